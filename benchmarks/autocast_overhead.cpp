@@ -1,5 +1,5 @@
-// What autocast costs: the time of a training step with it over that of the same step with all
-// casts written by hand. The two are done in turn, and the medians are compared.
+// The overhead of autocast: the time of a training step with it, relative to the same step with all
+// casts written by hand. The two alternate, and their medians are compared.
 #include <algorithm>
 #include <chrono>
 #include <cstdio>
@@ -67,7 +67,7 @@ class Comparison {
     std::vector<double> automatic;
     std::vector<double> by_hand;
     for (int i = 0; i < setting_.pairs + 1; ++i) {
-      // Whichever comes second finds warmer caches, so they take turns.
+      // Whichever runs second finds warmer caches, so they alternate.
       const bool first = i % 2 == 0;
       const double a = time_of(first);
       const double b = time_of(!first);
@@ -93,7 +93,7 @@ class Comparison {
   }
 
   double time_of(bool automatic) {
-    // An optimizer's step makes the 16-bit copies stale; so does this.
+    // An optimizer's step would make the 16-bit copies stale, so this does, too.
     for (const Tensor& parameter : net_->parameters()) parameter.bump_version();
     const auto start = std::chrono::steady_clock::now();
     (automatic ? automatic_loss() : loss_by_hand()).backward();

@@ -1,6 +1,6 @@
-// The floor of a training step: what its convolutions and batch norms cost as bare oneDNN
-// primitives, each in the layout it likes best, with nothing between them. A training step that
-// takes much longer than this loses time outside its arithmetic.
+// The floor of a training step: the time of its convolutions and batch norms as bare oneDNN
+// primitives, each in its preferred layout, with nothing between them. A training step that takes
+// much longer loses time outside its arithmetic.
 #include <algorithm>
 #include <chrono>
 #include <cstddef>
@@ -48,8 +48,8 @@ struct ConvShape {
   std::int64_t kernel = 1;
   std::int64_t stride = 1;
   std::int64_t in_size = 0;
-  int count = 1;             // how often the network has it
-  bool needs_grad_x = true;  // false for the first layer: nobody asks for the image's gradient
+  int count = 1;             // how many times the network has it
+  bool needs_grad_x = true;  // false for the first layer: the image's gradient is not needed
 
   std::int64_t padding() const { return kernel / 2; }
   std::int64_t out_size() const { return (in_size + 2 * padding() - kernel) / stride + 1; }
@@ -59,7 +59,7 @@ struct ConvShape {
   }
 };
 
-// Seconds, either of one layer or summed over the network.
+// Times in seconds, of one layer or summed over the network.
 struct Times {
   double conv_forward = 0;
   double conv_backward_data = 0;
@@ -114,7 +114,7 @@ class ConvList {
   std::vector<ConvShape> shapes_;
 };
 
-// One residual block; returns the size of its output.
+// Adds one residual block; returns the size of its output.
 std::int64_t add_block(ConvList& list, bool bottleneck, std::int64_t in_channels,
                        std::int64_t width, std::int64_t stride, std::int64_t size) {
   const std::int64_t out_channels = bottleneck ? 4 * width : width;
@@ -166,8 +166,8 @@ class LayerTimer {
     return {{batch_size_, channels, size, size}, dtype_, memory::format_tag::nhwc};
   }
 
-  // A buffer of small, equal, ordinary numbers: every byte is 0x3c, which reads as about 0.0115 in
-  // f32 and in bf16 alike. Fresh pages, denormals and NaN would all be timed otherwise.
+  // A buffer of small, equal, normal values: every byte is 0x3c, which is about 0.0115 in both f32
+  // and bf16. Fresh pages, denormals or NaN would change the times.
   memory buffer(const memory::desc& desc) const {
     memory result(desc, engine_);
     std::memset(result.get_data_handle(), 0x3c, desc.get_size());
@@ -195,14 +195,14 @@ class LayerTimer {
                                    shape.kernel};
     const memory::dims strides{shape.stride, shape.stride};
     const memory::dims padding_left{shape.padding(), shape.padding()};
-    // oneDNN derives nothing: the right padding must make the output size come out exactly.
+    // oneDNN derives no padding: the right padding must give exactly the output size.
     const std::int64_t right =
         (shape.out_size() - 1) * shape.stride + shape.kernel - shape.in_size - shape.padding();
     const memory::dims padding_right{right, right};
     const memory::desc x = activation(shape.in_channels, shape.in_size);
     const memory::desc y = activation(shape.out_channels, shape.out_size());
     const memory::desc w(weight_dims, dtype_, memory::format_tag::any);
-    // Parameters' gradients are f32 whatever the activations are; the primitive writes them so.
+    // Parameter gradients are f32 whatever the activations are; the primitive writes them as f32.
     const memory::desc grad_w(weight_dims, memory::data_type::f32, memory::format_tag::any);
     const auto direct = dnnl::algorithm::convolution_direct;
 

@@ -1,5 +1,5 @@
-// What the input pipeline gives: images per second from a data set to normalized batches, with
-// everything that training does to them. Without --data the images are 50,000 random ones of
+// The throughput of the input pipeline: images per second from a data set to normalised batches,
+// including everything that training does to images. Without --data it uses 50,000 random images of
 // CIFAR-10's size.
 #include <chrono>
 #include <cstdio>

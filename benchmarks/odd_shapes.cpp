@@ -1,5 +1,6 @@
-// What odd shapes cost: a convolution, batch norm and linear layer, forward and backward, with odd
-// sizes beside round ones, per element of work. A ratio of 1 says that oddness is free.
+// The cost of odd shapes: a convolution, batch norm and linear layer, forward and backward, with
+// odd sizes compared with round ones, per element of work. A ratio of 1 means that odd sizes cost
+// nothing extra.
 #include <algorithm>
 #include <chrono>
 #include <cstdio>
@@ -25,7 +26,7 @@ struct Case {
   std::int64_t kernel = 3;
   std::int64_t stride = 1;
 
-  // Multiplications of the forward pass, about.
+  // The approximate number of multiply-adds in the forward pass.
   double work() const {
     return static_cast<double>(batch * in * out * image.h * image.w * kernel * kernel) /
            static_cast<double>(stride * stride);
@@ -49,7 +50,7 @@ const std::vector<Pair> kPairs{
     {{"5x5", 16, 32, 32, {32, 48}, 5}, {"5x5 odd", 17, 29, 35, {33, 47}, 5}},
 };
 
-// Seconds of a forward and backward pass of convolution, batch norm and ReLU: the median.
+// The median time in seconds of a forward and backward pass of convolution, batch norm and ReLU.
 double seconds_of(const Case& c, DType dtype, int repeats) {
   manual_seed(1);
   const std::int64_t pad = c.kernel / 2;

@@ -1,5 +1,5 @@
-// Times every operation of the registry on the samples of its definition, with as many examples as
-// make it worth timing, in every dtype that its kernels take.
+// Times every operation of the registry on the samples of its definition, with enough examples to
+// be worth timing, in every dtype that its kernels take.
 //
 //   mezzo_op_bench --benchmark_filter='conv2d/.*bf16'
 #include <algorithm>
@@ -19,10 +19,10 @@
 namespace mezzo {
 namespace {
 
-// Elements of the largest operand, about.
+// The approximate number of elements of the largest operand.
 constexpr std::int64_t kElements = 1 << 20;
 
-// Not integers or bools.
+// False for integers and bools.
 bool has_floats(const SampleInput& input) { return is_floating(input.dtype_in(DType::kF32)); }
 
 void fill(const SampleInput& input, const Tensor& values) {
@@ -43,7 +43,7 @@ Tensor make_input(const SampleInput& input, DType dtype) {
   return values.astype(input.dtype_in(dtype));
 }
 
-// Inputs that a mixed-precision region never casts, such as statistics, are f32.
+// Inputs that an Autocast region never casts, such as statistics, are f32.
 std::vector<Tensor> make_inputs(const OpDef& op, const Sample& sample, DType dtype) {
   std::vector<Tensor> inputs;
   for (std::size_t i = 0; i < sample.inputs.size(); ++i) {
@@ -68,8 +68,8 @@ std::int64_t largest(const Sample& sample) {
   return most;
 }
 
-// The sample with more examples: the first dimension grows in every input that shares the first
-// input's. Operations that do not work so (a product's inner size) keep their sample.
+// The sample with more examples: the first dimension grows in every input that shares it with the
+// first input. Operations for which this is invalid (a product's inner size) keep their sample.
 Sample with_more_examples(const Sample& sample) {
   Sample more = sample;
   if (sample.inputs.empty() || sample.inputs[0].shape.rank() == 0) return more;
@@ -99,7 +99,7 @@ bool fits(const OpDef& op, const Sample& sample) {
   }
 }
 
-// The work of one call, all its kernels together.
+// The work of one call, over all its kernels.
 class Total final : public KernelListener {
  public:
   void on_run(const KernelWork& work, double) override {
@@ -155,7 +155,7 @@ int main(int argc, char** argv) {
   benchmark::Initialize(&argc, argv);
   if (benchmark::ReportUnrecognizedArguments(argc, argv)) return 2;
   for (const mezzo::RegisteredOp& entry : mezzo::registered_ops()) {
-    // A view has no kernel.
+    // A view has no kernel to time.
     if (entry.op->samples != nullptr && entry.op->view == nullptr) mezzo::add_op(*entry.op);
   }
   benchmark::RunSpecifiedBenchmarks();

@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
 """Times training steps of PyTorch on generated input, as `mezzo bench` times mezzo's.
 
-Prints one JSON line. The step is what PyTorch's guide to mixed precision shows: forward pass and
-loss under autocast, backward, SGD with momentum. Needs torch and, for ResNets, torchvision.
+Prints one JSON line. The step is that of PyTorch's guide to mixed precision: forward pass and loss
+under autocast, backward, SGD with momentum. Needs torch and, for ResNets, torchvision.
 """
 import argparse
 import json
@@ -72,7 +72,8 @@ def resnet20(torch):
 
 
 def maker(torch, name):
-    """What makes the network, with its modules imported: their code is not the network's memory."""
+    """A function that makes the network; its modules are imported first, so that their code does not
+    count as the network's memory."""
     own = {"lenet5": lenet5, "mlp": mlp, "resnet20": resnet20}
     if name in own:
         return lambda: own[name](torch)

@@ -1,9 +1,9 @@
 #!/usr/bin/env python3
 """Times training steps of mezzo, of the bare primitives and of PyTorch, as one table.
 
-Every system runs in a process of its own. The systems take turns, round by round, and what is shown
-is the median over rounds of the medians over steps, so that a noisy minute spoils a round and not
-the ratio. What is not there, PyTorch or the floor of a network without convolutions, is left out.
+Every system runs in a process of its own. The systems alternate, round by round. The table shows
+the median over rounds of the medians over steps, so that a noisy minute spoils a round but not the
+ratio. Missing systems, PyTorch or the floor of a network without convolutions, are left out.
 """
 import argparse
 import datetime
@@ -18,7 +18,7 @@ import tempfile
 
 HERE = pathlib.Path(__file__).resolve().parent
 
-# Network, image size, batch size, and steps that take a few seconds.
+# Network, image size, batch size, and a number of steps that takes a few seconds.
 WORKS = [
     ("resnet50", 224, 16, 3),
     ("resnet50", 224, 32, 2),
@@ -108,7 +108,7 @@ def run_pytorch(arguments, work, dtype):
 
 
 SYSTEMS = {"eager": run_mezzo, "graph": run_graph, "floor": run_floor, "pytorch": run_pytorch}
-MODES = ("eager", "graph")  # of mezzo: a row each
+MODES = ("eager", "graph")  # mezzo's modes, one row each
 
 
 def measure(arguments, work, dtype):

@@ -2,13 +2,18 @@
 #
 #   mezzo_add_op(softmax OPS softmax softmax_grad CPU CUDA REF)
 #
-# adds mezzo/ops/softmax.cpp (the definitions) and, for each back end named, the kernels in
-# mezzo/kernels/<backend>/softmax.cpp; OPS names the operations these files define (default: the file
-# itself). From the list mezzo_write_registry() writes registry.cpp: plain declarations and one table,
-# no macros and no static initialisers (which a static library would silently drop); and mezzo/ops/all.h, by which
-# code names an operation as ops::softmax, so that a name that does not exist is an error of the compiler.
-# A listed file that does not exist is a configure error. VIEW marks operations without kernels. CUDA
-# names a .cu file, and says nothing where CUDA is not built: the table then has no such column.
+# adds mezzo/ops/softmax.cpp (the definitions) and, for each named back end, the kernels in
+# mezzo/kernels/<backend>/softmax.cpp. OPS names the operations that these files define (default:
+# the name of the file).
+#
+# From the list, mezzo_write_registry() writes two files. registry.cpp holds plain declarations and
+# one table, without macros or static initialisers (which a static library would silently drop).
+# mezzo/ops/all.h lets code name an operation as ops::softmax, so that a wrong name is a compile
+# error.
+#
+# A listed file that does not exist is a configure error. VIEW marks operations without kernels.
+# CUDA names a .cu file and has no effect where CUDA is not built: the table then has no such
+# column.
 
 set_property(GLOBAL PROPERTY MEZZO_REGISTRY_OPS "")
 set_property(GLOBAL PROPERTY MEZZO_REGISTRY_DECLARATIONS "")
@@ -61,7 +66,7 @@ function(mezzo_write_registry)
   get_property(ops GLOBAL PROPERTY MEZZO_REGISTRY_OPS)
   get_property(declarations GLOBAL PROPERTY MEZZO_REGISTRY_DECLARATIONS)
   get_property(rows GLOBAL PROPERTY MEZZO_REGISTRY_ROWS)
-  # What a kind of device gives besides its kernels.
+  # What a kind of device provides besides its kernels.
   set(cuda_declarations "")
   set(cuda_backend "nullptr")
   set(cuda_flat "kCpuKernels")

@@ -11,9 +11,9 @@ if(MEZZO_SANITIZE)
   list(JOIN MEZZO_SANITIZE "," sanitizers)
   set(options -fsanitize=${sanitizers} -fno-sanitize-recover=all)
   if("address" IN_LIST MEZZO_SANITIZE AND NOT MEZZO_FUZZ)
-    # Every access would be checked for null and alignment, which takes up to half of the time to compile.
-    # Null ends the program with a report anyway, and so does a vector that is not aligned where it
-    # must be. The fuzzers, to which bytes come as they come, have both checks.
+    # Otherwise every access would be checked for null and alignment, which takes up to half of the
+    # compile time. A null access ends the program with a report anyway, and so does a misaligned
+    # vector. The fuzzers, whose input is arbitrary bytes, have both checks.
     list(APPEND options -fno-sanitize=null,alignment)
   endif()
   target_compile_options(mezzo_sanitize INTERFACE ${options} -fno-omit-frame-pointer)

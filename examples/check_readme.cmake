@@ -1,4 +1,4 @@
-# Fails unless PROGRAM stands in README, word for word, as a C++ block.
+# Fails unless README contains PROGRAM, word for word, as a C++ block.
 file(READ ${README} readme)
 file(READ ${PROGRAM} program)
 string(FIND "${readme}" "```cpp\n${program}```" position)

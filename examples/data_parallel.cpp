@@ -2,7 +2,7 @@
 //
 //   mpirun -n 2 build/bin/data_parallel
 //
-// Started alone it is one process, and the same program.
+// Started without mpirun, the same program is a single process.
 #include <cstdio>
 
 #include "mezzo/mezzo.h"

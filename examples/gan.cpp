@@ -1,5 +1,5 @@
-// Two networks that train against each other, in f16, each with an optimizer and a loss scale of
-// its own: a generator learns to make points on a ring, a critic to tell them from real ones.
+// Two networks that train against each other, in f16, each with its own optimizer and loss scale. A
+// generator learns to make points on a ring, and a critic learns to tell them from real ones.
 #include <cmath>
 #include <cstdio>
 #include <numbers>
@@ -11,9 +11,9 @@ using namespace mezzo;
 namespace {
 
 constexpr std::int64_t kBatch = 128;
-constexpr std::int64_t kNoise = 8;  // numbers that a point is made of
+constexpr std::int64_t kNoise = 8;  // random inputs per generated point
 
-// f32 [kBatch, 2]: points on a ring of radius 1, a little beside it.
+// f32 [kBatch, 2]: points near a ring of radius 1.
 Tensor real_points() {
   const Tensor random = rand({kBatch, 2});
   Tensor points = zeros({kBatch, 2});
@@ -37,12 +37,12 @@ void fill(nn::Sequential& net, std::int64_t in, std::int64_t out) {
   net.emplace<nn::Linear>(64, out);
 }
 
-// What the critic says of points, against what it or its opponent wants it to say.
+// The loss of the critic's output for points, against the output that is wanted.
 Tensor loss_of(nn::Module& critic, const Tensor& points, float wanted) {
   return binary_cross_entropy_with_logits(critic(points), full({points.size(0), 1}, wanted));
 }
 
-// One network's step: backward, and an update unless a gradient overflowed f16.
+// A step of one network: backward, and an update unless a gradient overflowed f16.
 void step(const Tensor& loss, amp::GradScaler& scaler, optim::Optimizer& optimizer) {
   scaler.scale(loss).backward();
   scaler.step(optimizer);
@@ -66,7 +66,7 @@ int main() {
     const amp::Autocast region(DType::kF16);
     const Tensor made = generator(randn({kBatch, kNoise}));
 
-    // The critic: real points are 1, made ones 0. detach(): this is no step of the generator.
+    // The critic: real points are 1, made ones 0. detach() keeps the generator out of this step.
     critic.zero_grad();
     step(loss_of(critic, real_points(), 1) + loss_of(critic, made.detach(), 0), critic_scaler,
          critic_adam);

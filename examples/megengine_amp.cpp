@@ -1,6 +1,6 @@
-// Mixed precision as MegEngine's guide shows it, of a ResNet-18 for images of 224 x 224: autocast
-// as a region, a wrapper and a switch, and gradient scaling with a GradManager, the automatic and
-// the manual way.
+// Mixed precision as MegEngine's guide shows it, for a ResNet-18 on images of 224 x 224. It shows
+// autocast as a region, a wrapper and a switch, and gradient scaling with a GradManager,
+// automatically and by hand.
 #include <cstdio>
 
 #include "mezzo/mezzo.h"
@@ -27,7 +27,7 @@ void show_autocast(nn::Module& net, const Tensor& images) {
   std::printf("switched off:   %s\n", name_of(net(images).dtype()));
 }
 
-// The scaler does everything: scales, unscales, adapts.
+// The scaler does everything: it scales, unscales and adapts.
 Tensor automatic_step(nn::Module& net, amp::GradManager& manager, amp::GradScaler& scaler,
                       const data::Batch& batch) {
   const amp::Autocast region(DType::kF16);
@@ -37,7 +37,7 @@ Tensor automatic_step(nn::Module& net, amp::GradManager& manager, amp::GradScale
   return loss.detach();
 }
 
-// The same in three steps, with room for work on the true gradients.
+// Does the same in three calls, between which the unscaled gradients can be changed.
 Tensor manual_step(nn::Module& net, amp::GradManager& manager, amp::GradScaler& scaler,
                    const data::Batch& batch) {
   const amp::Autocast region(DType::kF16);
@@ -57,7 +57,8 @@ Tensor manual_step(nn::Module& net, amp::GradManager& manager, amp::GradScaler& 
 
 int main() {
   manual_seed(1);
-  // Weights of a file: net->load_state(io::read_safetensors("resnet18.safetensors").tensors).
+  // To load weights from a file:
+  // net->load_state(io::read_safetensors("resnet18.safetensors").tensors).
   const auto net = models::create("resnet18", {.num_classes = 1000, .image_size = 224});
   const data::Batch batch{.images = randn({1, 3, 224, 224}), .labels = zeros({1}, DType::kI64)};
   show_autocast(*net, batch.images);

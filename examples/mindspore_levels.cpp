@@ -1,4 +1,4 @@
-// Mixed precision as MindSpore's first guide shows it: LeNet-5 trained by build_train_network at
+// Mixed precision as MindSpore's first guide shows it: LeNet-5, trained by build_train_network at
 // level O2, and with one layer kept in f32 by flags.
 #include <cstdio>
 
@@ -47,12 +47,12 @@ int main() {
   const Tensor input = full({1, 1, 32, 32}, 0.01);
   const Tensor target = zeros({1, 10});
 
-  // Automatic: the level decides.
+  // Automatically: the level decides.
   {
     LeNet5 net;
     optim::Sgd optimizer(net.parameters(), {.lr = 0.1, .momentum = 0.9});
     auto train_network = amp::build_train_network(net, loss_function, optimizer, {.level = "O2"});
-    // MindSpore's scale begins at 2^24: the first steps only look for one that fits.
+    // MindSpore's scale starts at 2^24: the first steps only search for one that fits.
     amp::TrainStepResult result;
     int steps = 0;
     do {
@@ -63,7 +63,7 @@ int main() {
                 steps);
   }
 
-  // By hand: everything in f16 but the last layer.
+  // By hand: everything in f16 except the last layer.
   {
     LeNet5 net;
     amp::add_flags_recursive(net.fc3, {.fp32 = true});

@@ -1,6 +1,6 @@
-// Mixed precision as MindSpore's current guide shows it: a level, precision by hand for single
-// layers and single tensors, a training step with a dynamic loss scaler written as a function, and
-// the same step built by build_train_network and inside of a Model.
+// Mixed precision as MindSpore's current guide shows it. It shows a level, precision by hand for
+// single layers and single tensors, and a training step with a dynamic loss scaler written as a
+// function. The same step is then built by build_train_network and used in a Model.
 #include <cstdio>
 
 #include "mezzo/mezzo.h"
@@ -26,7 +26,7 @@ class NetworkFp16 : public nn::Module {
   nn::Linear fc3_{512, 10};
 };
 
-// One layer in f16, cast by hand: there and back.
+// One layer in f16, with casts by hand to f16 and back.
 class NetworkByHand : public nn::Module {
  public:
   NetworkByHand() { add("fc", fc_); }
@@ -39,8 +39,8 @@ class NetworkByHand : public nn::Module {
   nn::Linear fc_{784, 10};
 };
 
-// Trains for some steps and returns the last loss. The gradients are functions of the loss here;
-// the optimizer is only given finite ones.
+// Trains for some steps and returns the last loss. The gradients are computed as functions of the
+// loss, and the optimizer gets only finite ones.
 double train_by_hand(nn::Module& net, data::DataLoader& loader, int steps) {
   amp::DynamicLossScaler scaler(/*scale_value=*/1024, /*scale_factor=*/2, /*scale_window=*/50);
   const std::vector<Tensor> weights = net.parameters();

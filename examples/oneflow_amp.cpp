@@ -1,5 +1,5 @@
-// Mixed precision as OneFlow's guide shows it: a network of two layers trained in f16 with the four
-// parameters of its GradScaler. Where OneFlow needs a graph, the step is plain code here;
+// Mixed precision as OneFlow's guide shows it: a network of two layers is trained in f16 with the
+// four parameters of OneFlow's GradScaler. Where OneFlow needs a graph, this step is plain code;
 // oneflow_graph.cpp has the graph.
 #include <cstdio>
 

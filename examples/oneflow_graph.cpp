@@ -1,6 +1,6 @@
-// Mixed precision as OneFlow's guide shows it, with a graph: a network of two layers trained in f16
-// by a class that says what a step is, captured when it is first called. oneflow_amp.cpp is the
-// same as plain code.
+// Mixed precision with a graph, as OneFlow's guide shows it: a network of two layers is trained in
+// f16. A class defines the step, which is captured when it is first called. oneflow_amp.cpp does
+// the same as plain code.
 #include <cstdio>
 
 #include "mezzo/mezzo.h"
@@ -30,7 +30,7 @@ class CustomGraph : public Graph<Tensor(Tensor, Tensor)> {
   nn::CrossEntropyLoss loss_fn_;
 };
 
-// The trained network, without an optimizer: what comes out is all that is computed.
+// Evaluates the trained network, without an optimizer: only the output is computed.
 class EvalGraph : public Graph<Tensor(Tensor)> {
  public:
   explicit EvalGraph(nn::Module& model) : model_(model) {

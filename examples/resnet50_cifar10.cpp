@@ -1,11 +1,12 @@
 // The experiment of MindSpore's tutorial with its settings: ResNet-50 on CIFAR-10 in f16 at level
-// O3 and in f32, and a table of step time and accuracy.
+// O3 and in f32. Prints a table of step time and accuracy.
 //
 //   resnet50_cifar10 [DATA [STEPS [NETWORK [FOLDER [DTYPE]]]]]
 //
-// DATA is `cifar10:DIR`, or `shapes` for a try; STEPS ends both runs early, and 0 does not. With a
-// FOLDER that is not `-` there is a checkpoint after every 5 epochs, and the program goes on from
-// the last one. DTYPE is f16, or bf16, which CPUs with instructions for it compute faster.
+// DATA is `cifar10:DIR`, or `shapes` for a try. STEPS ends both runs early; 0 trains to the end.
+// With a FOLDER other than `-`, a checkpoint is written after every 5 epochs, and the program
+// resumes from the last one. DTYPE is f16, or bf16, which CPUs with bf16 instructions compute
+// faster.
 #include <algorithm>
 #include <charconv>
 #include <cstdio>
@@ -29,8 +30,8 @@ struct Result {
   double accuracy = 0;
 };
 
-// Up in a straight line from 0.01 to 0.1 during the first half of the steps, down along a parabola
-// to 0 in the second: the tutorial's `poly` with 5 of 10 epochs of warm-up.
+// Climbs in a straight line from 0.01 to 0.1 during the first half of the steps, then falls along a
+// parabola to 0: the tutorial's `poly` with 5 of 10 epochs of warm-up.
 optim::LearningRate learning_rate(std::int64_t steps) {
   const train::Schedule schedule{.kind = train::ScheduleKind::kPoly,
                                  .lr = 0.1,
@@ -47,7 +48,7 @@ struct Settings {
   DType dtype = DType::kF16;
 };
 
-// Trains at that level, saying how it goes, and evaluates.
+// Trains at that level, reports progress, and evaluates.
 Result train_at(const std::string& level, const Settings& settings, const train::DataPair& data) {
   manual_seed(1);
   const Shape image = data.train->image_shape();
@@ -110,7 +111,7 @@ int main(int argc, char** argv) {
   }
   settings.dtype = *dtype;
   try {
-    // Cropped, flipped and enlarged, as the tutorial does it; the built-in sets stay as they are.
+    // Cropped, flipped and enlarged as in the tutorial; the generated sets stay as they are.
     const train::DataPair data = train::open_data(
         spec, {.image_size = spec.starts_with("cifar10") ? 224 : 0, .augment = true});
     std::string table = "network         mixed  ms/step  steps  accuracy\n";

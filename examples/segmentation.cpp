@@ -1,4 +1,4 @@
-// Classes of pixels: a small U-Net finds disks and squares in noisy images, in bf16 at O2.
+// Segmentation: a small U-Net finds disks and squares in noisy images, in bf16 at O2.
 #include <algorithm>
 #include <cmath>
 #include <cstdio>
@@ -10,14 +10,14 @@ using namespace mezzo;
 namespace {
 
 constexpr std::int64_t kSize = 32;    // height and width of the images
-constexpr std::int64_t kClasses = 3;  // ground, disk, square
+constexpr std::int64_t kClasses = 3;  // background, disk, square
 
 struct Scenes {
   Tensor images;  // f32 [n, 1, kSize, kSize]
   Tensor pixels;  // i64 [n, kSize, kSize]: the class of each pixel
 };
 
-// A disk and a square on each image; both are brighter than the ground, in noise.
+// A disk and a square on each image; both are brighter than the background, with noise.
 Scenes make_scenes(std::int64_t n, std::uint64_t seed) {
   Generator random(seed);
   Scenes scenes{randn({n, 1, kSize, kSize}, random), zeros({n, kSize, kSize}, DType::kI64)};

@@ -1,5 +1,5 @@
-// Sequences of tokens: a gated recurrent unit (GRU) written by hand reads them, and says which of
-// two tokens came first. In bf16 at O1, from batches of tensors.
+// Sequences of tokens: a hand-written gated recurrent unit (GRU) reads them and decides which of
+// two tokens came first. It trains in bf16 at O1, on batches of tensors.
 #include <cstdio>
 
 #include "mezzo/mezzo.h"
@@ -8,10 +8,10 @@ using namespace mezzo;
 
 namespace {
 
-constexpr std::int64_t kTokens = 8;   // 0 and 1 are those that are asked for
-constexpr std::int64_t kLength = 12;  // of a sequence
+constexpr std::int64_t kTokens = 8;   // the questions are about 0 and 1
+constexpr std::int64_t kLength = 12;  // tokens in a sequence
 
-// Cho et al., "Learning phrase representations using RNN encoder-decoder", 2014.
+// A GRU as in Cho et al., "Learning phrase representations using RNN encoder-decoder", 2014.
 class Reader : public nn::Module {
  public:
   Reader() {
@@ -20,7 +20,7 @@ class Reader : public nn::Module {
 
   // tokens: i64 [n, length]; the logits: [n, 2].
   Tensor forward(const Tensor& tokens) override {
-    // What the tokens say to the gates does not depend on the state: of all steps in one product.
+    // The tokens' part of the gates does not depend on the state: one product computes all steps.
     const Tensor x = input_(embedding_(tokens));  // [n, length, 3 * kState]
     Tensor h = zeros({tokens.size(0), kState}, x.dtype());
     for (std::int64_t t = 0; t < tokens.size(1); ++t) {

@@ -1,5 +1,5 @@
-// A network with two inputs, an image and a question about it: "is this a 7?". A loop of one's own
-// in bf16, since train::Model gives a network one tensor.
+// A network with two inputs, an image and a question about it: "is this a 7?". It has its own
+// training loop in bf16, since train::Model gives a network one tensor.
 #include <cstdio>
 
 #include "mezzo/mezzo.h"
@@ -14,8 +14,9 @@ class YesOrNo : public nn::Module {
     add("conv", conv_), add("digits", digits_), add("hidden", hidden_), add("answer", answer_);
   }
 
-  // images: f32 [n, 1, 28, 28]; asked: i64 [n], a digit for each; logits of yes: [n]. run() makes
-  // this a forward pass like any other, with the module's path and its settings of precision.
+  // images: f32 [n, 1, 28, 28]; asked: i64 [n], a digit for each; the result, the logits of yes:
+  // [n]. run() makes this a forward pass like any other, with the module's path and its precision
+  // settings.
   Tensor operator()(const Tensor& images, const Tensor& asked) {
     return run(images, [&](const Tensor& x) {
       const Tensor seen = flatten(max_pool2d(relu(conv_(x)), {.kernel = 4}), 1);  // [n, 16 * 36]
@@ -39,7 +40,7 @@ struct Questions {
   Tensor answers;  // f32 [n]: 1 for yes
 };
 
-// Every second question is about another digit than the image shows, and its answer no.
+// Every second question asks about another digit than the image shows, so its answer is no.
 Questions questions_for(const Tensor& labels) {
   Questions questions{zeros(labels.shape(), DType::kI64), zeros(labels.shape())};
   for (std::int64_t i = 0; i < labels.numel(); ++i) {

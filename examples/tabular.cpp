@@ -1,4 +1,4 @@
-// A table of numbers in which one class is rare: batches of tensors, and weights of classes.
+// A table of numbers in which one class is rare: batches of tensors, and class weights.
 #include <cstdio>
 
 #include "mezzo/mezzo.h"
@@ -9,7 +9,7 @@ namespace {
 
 struct Table {
   Tensor features;  // f32 [n, 4]
-  Tensor classes;   // i64 [n]: 1 for about one row in fifteen, else 0
+  Tensor classes;   // i64 [n]: 1 for about one row in fifteen, otherwise 0
 };
 
 Table make_table(std::int64_t rows, std::uint64_t seed) {
@@ -23,7 +23,7 @@ Table make_table(std::int64_t rows, std::uint64_t seed) {
   return table;
 }
 
-// The part of the rare rows that the network finds.
+// The share of the rare rows that the network finds.
 double found(train::Model& model, const Table& table) {
   const auto guesses = argmax(model.predict(table.features), 1).to_vector<std::int64_t>();
   const auto classes = table.classes.to_vector<std::int64_t>();

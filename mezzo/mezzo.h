@@ -1,4 +1,4 @@
-// Everything a program that trains networks needs.
+// Includes everything that a program needs to train networks.
 #pragma once
 
 #include "mezzo/amp/autocast.h"

@@ -1,1 +1,1 @@
-// Nothing: the precompiled headers of the tests need a source to belong to.
+// An empty source to which the precompiled headers of the tests belong.

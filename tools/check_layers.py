@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Fails when a file includes what its layer must not see. The order is the architecture."""
+"""Fails when a file includes a header that its layer may not include."""
 import pathlib
 import re
 import sys
@@ -26,7 +26,8 @@ ALLOWED = {
             "graph", "interchange", "report", "train"},
 }
 # Rooms: folders within a layer that has an order of its own. Each may include itself and the rooms listed for it;
-# the folder that holds them may include all. Ops and their helpers know each other, but the dispatcher knows no op.
+# the folder that holds them may include all. Ops and their helpers may include each other, but the dispatcher
+# includes no op.
 SHARED = {"kernels/cpu/simd", "kernels/cpu/loops"}
 METHOD = SHARED | {"kernels/cpu/norm", "kernels/cpu/onednn", "kernels/cpu/gemm", "kernels/cpu/conv"}
 CONVOLUTIONS = ["as_gemm", "direct", "grad_weight", "planar", "winograd"]
@@ -50,7 +51,7 @@ ROOMS = {
     "kernels/cpu/conv/winograd": METHOD | {"kernels/cpu/conv/grad_weight"},
     "kernels/cpu/conv/choice": METHOD | {f"kernels/cpu/conv/{method}" for method in CONVOLUTIONS},
 }
-# Files directly in mezzo/, the umbrella header first: what users may see.
+# Files directly in mezzo/, such as the umbrella header: they may include what users may see.
 TOP_LEVEL = set(ALLOWED) - {"kernels", "cli"}
 
 SUFFIXES = {".h", ".cpp", ".cu", ".cuh"}

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Watches how large files grow: warns early, fails late, and prints the size of the library."""
+"""Checks the size of files: warns early, fails late, and prints the size of the library."""
 import pathlib
 import sys
 

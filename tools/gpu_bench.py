@@ -1,4 +1,4 @@
-"""Training steps that tools/gpu_check times on a card, beside PyTorch's, and what they have to reach."""
+"""Training steps that tools/gpu_check times on a GPU, compared with PyTorch's, and their targets."""
 import json
 import sys
 import tempfile
@@ -6,13 +6,14 @@ import tempfile
 RESNET = ["--model", "resnet50", "--amp"]
 LENET = ["--model", "lenet5", "--amp"]
 MLP = ["--model", "mlp", "--amp"]
-# What is timed: options of `mezzo bench`, batch size, and what PyTorch computes beside it: a dtype, eagerly or with
-# torch.compile, or nothing. In the order of their weight, for time may run out: what targets compare comes first.
+# The timed works: options of `mezzo bench`, batch size, and PyTorch's counterpart: a dtype, eagerly
+# or with torch.compile, or none. They are in order of importance, since time may run out: those
+# that targets compare come first.
 WORKS = {
     "resnet50 f16 O2 graph": (RESNET + ["O2", "--dtype", "f16", "--graph"], 256, "f16"),
     "resnet50 f32 graph": (RESNET + ["O0", "--graph"], 256, None),
     "resnet50 tf32 graph": (RESNET + ["O0", "--tf32", "--graph"], 256, "tf32"),
-    # Small steps: how long it takes to queue them is what counts.
+    # Small steps, whose time is mostly that of queueing them.
     "lenet5 b32 f32 graph": (LENET + ["O0", "--graph"], 32, "f32"),
     "mlp b64 f32 graph": (MLP + ["O0", "--graph"], 64, "f32"),
     "resnet50 f16 O2": (RESNET + ["O2", "--dtype", "f16"], 256, "f16 compile"),
@@ -25,8 +26,8 @@ WORKS = {
     "mlp b64 f32": (MLP + ["O0"], 64, None),
     "mlp b64 f16 graph": (MLP + ["O2", "--dtype", "f16", "--graph"], 64, None),
 }
-# What is to be reached: what, of which work, over what (a number, a work, or PyTorch beside a work), at least or at
-# most how much.
+# Targets: the measured quantity, the work, the reference (a number, a work, or PyTorch for a work),
+# and the least or greatest ratio.
 TARGETS = [
     ("images/s", "resnet50 f16 O2 graph", 1, ">=", 5000),
     ("images/s over PyTorch AMP", "resnet50 f16 O2 graph", "PyTorch resnet50 f16 O2 graph", ">=", 1.2),
@@ -37,7 +38,7 @@ TARGETS = [
     ("images/s over PyTorch", "lenet5 b32 f32 graph", "PyTorch lenet5 b32 f32 graph", ">=", 5),
     ("images/s over PyTorch", "mlp b64 f32 graph", "PyTorch mlp b64 f32 graph", ">=", 5),
 ]
-# cuDNN compiles some of ResNet-50's engines in every process, for a second or two each.
+# cuDNN compiles some of ResNet-50's engines in every process, which takes a second or two each.
 MOST_SECONDS = 240
 TORCH_STEP = """
 import json, sys, time
@@ -88,13 +89,13 @@ print("RESULT " + json.dumps({"images_per_s": steps * batch / (time.time() - sta
 
 
 def steps_of(options):
-    """How many steps a work takes for practice, and how many against the clock: enough for the card's clock to rise."""
+    """The numbers of warm-up steps and of timed steps of a work: enough for the GPU's clock to rise."""
     return (10, 20) if options[:2] == RESNET[:2] else (200, 1000)
 
 
 def bench(checks, programs, name):
-    """What `mezzo bench` says of a work, or None. A work in graph mode has to be one recording: a part that cannot be
-    recorded is computed eagerly."""
+    """The result of `mezzo bench` for a work, or None. A work in graph mode must be one recording: a part that cannot
+    be recorded is computed eagerly."""
     options, batch, _ = WORKS[name]
     warmup, steps = steps_of(options)
     log = {"MEZZO_LOG": "dispatch"} if "--graph" in options else {}
@@ -112,7 +113,7 @@ def bench(checks, programs, name):
 
 
 def torch_bench(checks, name):
-    """The same of PyTorch. That it fails is no failure of mezzo's."""
+    """The same for PyTorch, whose failure is not a failure of mezzo."""
     options, batch, torch = WORKS[name]
     if torch is None:
         return None
@@ -132,7 +133,7 @@ def speed_row(ours, theirs, how):
 
 
 def time_all(checks, programs, with_torch):
-    """The results of all works, by their names; PyTorch's are called `PyTorch NAME`."""
+    """The results of all works by name; PyTorch's are named `PyTorch NAME`."""
     results = {}
     for name in WORKS:
         ours = bench(checks, programs, name)
@@ -158,8 +159,8 @@ def judge(checks, results):
 
 
 def convolution_kernels(checks, programs):
-    """Which kernels compute ResNet-50's convolutions in f16. Operands are widened to f32 where cuDNN has no engine, or
-    cannot compile it without CUDA's run-time compiler: right, but at a fraction of the speed."""
+    """Finds the kernels that compute ResNet-50's convolutions in f16. Where cuDNN has no engine, or cannot compile it
+    without CUDA's run-time compiler, operands are converted to f32: correct, but at a fraction of the speed."""
     name = "resnet50 f16 O2: kernels of conv2d"
     profile = checks.run_mezzo(name, [
         str(programs / "mezzo"), "bench", "--device", "cuda", *RESNET, "O2", "--dtype", "f16", "--batch-size", "32",

@@ -1,4 +1,4 @@
-"""Running the commands of tools/gpu_check within a time, and the table of what came of them."""
+"""Runs the commands of tools/gpu_check within a time limit, and prints a table of the results."""
 import contextlib
 import os
 import pathlib
@@ -9,12 +9,12 @@ import tempfile
 import time
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
-SHOWN = 1500  # characters of what a failed command printed; the log has all of it
+SHOWN = 1500  # characters of a failed command's output; the log has all of it
 
 
 class Checks:
-    """Runs commands within the time that is left, and prints a row for each as soon as it is done: whoever stops this
-    program in the middle has what came before."""
+    """Runs commands within the remaining time, and prints a row for each as soon as it is done, so that stopping this
+    program early keeps the results so far."""
 
     def __init__(self, minutes, environment, log):
         self.end = time.monotonic() + 60 * minutes
@@ -24,15 +24,15 @@ class Checks:
         self.failed = self.missed = False
 
     def run(self, name, command, most_s, environment=None, row=True, counts=True):
-        """What the command printed, or None if it failed, which makes a row in any case."""
+        """Returns the command's output, or None if it failed; makes a row in either case."""
         return self.run_all(name, [(command, environment)], most_s, row, counts)
 
     def run_mezzo(self, name, command, most_s, environment=None, row=True):
-        """The same for what is linked with the libraries that the build found."""
+        """Like run(), for programs that are linked with the libraries that the build found."""
         return self.run(name, command, most_s, {**self.environment, **(environment or {})}, row)
 
     def run_all(self, name, commands, most_s, row=True, counts=True):
-        """The same for several commands at once: [(command, environment)]."""
+        """Like run(), for several commands at the same time: [(command, environment)]."""
         fail = self.fail if counts else self.row
         left = min(most_s, self.end - time.monotonic())
         if left <= 0:
@@ -58,7 +58,7 @@ class Checks:
         self.row(name, result)
 
     def miss(self, name, result):
-        """For a target."""
+        """Adds a row for a missed target."""
         self.missed = True
         self.row(name, result)
 
@@ -67,7 +67,7 @@ class Checks:
         print(self.rows[-1], flush=True)
 
     def part(self, name, use):
-        """What a part of the checks returns; what it stumbles over is a row, and the next part goes on."""
+        """Returns the result of a part of the checks; an exception becomes a row, and the next part continues."""
         try:
             return use()
         except (OSError, ValueError, LookupError, StopIteration, subprocess.SubprocessError) as error:
@@ -75,11 +75,12 @@ class Checks:
 
 
 def run_groups(commands, most_s):
-    """For each command, run at the same time: its exit status, None if it took too long, and what it printed. What it
-    started ends with it: a compiler that outlives its build would slow down what is measured next."""
+    """Runs commands at the same time. Returns for each its exit status, None if it took too long, and its output. The
+    processes that it started end with it: a compiler that outlives its build would slow down the next measurement."""
     end = time.monotonic() + most_s
     with contextlib.ExitStack() as stack:
-        # Files, not pipes: nobody has to read while others are waited for, and nothing can hold them open.
+        # Files instead of pipes: nobody has to read while others are waited for, and nothing can
+        # hold them open.
         outputs = [stack.enter_context(tempfile.TemporaryFile("w+", errors="replace")) for _ in commands]
         children = []
         for (command, environment), output in zip(commands, outputs):
@@ -107,12 +108,12 @@ def read(output):
 
 
 def kill_group(child):
-    """Asks first: Ninja's jobs are in groups of their own, and it ends them if it is asked to end itself."""
+    """Sends SIGTERM first: Ninja's jobs are in groups of their own, and it ends them if it is asked to end."""
     with contextlib.suppress(ProcessLookupError):
         os.killpg(child.pid, signal.SIGTERM)
         end = time.monotonic() + 10
         while time.monotonic() < end:
             child.poll()
-            os.killpg(child.pid, 0)  # of a group that is empty there is none to be found
+            os.killpg(child.pid, 0)  # fails once the group is empty
             time.sleep(0.05)
         os.killpg(child.pid, signal.SIGKILL)

@@ -1,18 +1,20 @@
-"""Debian's packages that mezzo is built with, for a machine with a card on which nothing can be installed: fetched
-on a machine with apt, carried over, and unpacked into a folder of their own."""
+"""Debian's packages with which mezzo is built, for a GPU machine on which nothing can be installed. They are
+fetched on a machine with apt, copied over, and unpacked into a folder of their own."""
 import os
 import pathlib
 import subprocess
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
-# What is there wherever there is a compiler. Another C library or run time than the compiler's would break it.
+# Packages that exist wherever there is a compiler. Another C library or runtime than the compiler's
+# would break it.
 THERE = {"g++", "cmake", "ninja-build", "python3", "libc6", "libc6-dev", "libgcc-s1", "libstdc++6", "libgomp1"}
-# For processes that train together, which they do on CPUs: four times as many packages as all the others.
+# Only for processes that train together, on CPUs; they are four times as many packages as all the
+# others.
 LEFT_OUT = {"libopenmpi-dev", "openmpi-bin"}
 
 
 def dependencies(packages):
-    """Those of all packages named, the first of alternatives; none of what is there anyway or only virtual."""
+    """The dependencies of all packages, the first of alternatives, without those in THERE or only virtual."""
     listed = subprocess.run(
         ["apt-cache", "depends", "--no-recommends", "--no-suggests", "--no-conflicts", "--no-breaks",
          "--no-replaces", "--no-enhances", "--no-pre-depends", *packages],
@@ -47,7 +49,7 @@ def unpack(folder, prefix):
     prefix.mkdir(parents=True, exist_ok=True)
     for file in files:
         subprocess.run(["dpkg", "-x", str(file), str(prefix)], check=True)
-    # Links of a library to /lib would lead to the machine's own, or nowhere.
+    # Links of a library to /lib would point to the machine's own library, or nowhere.
     for link in prefix.rglob("*"):
         if link.is_symlink() and os.path.isabs(os.readlink(link)):
             target = prefix / os.readlink(link).lstrip("/")
@@ -56,12 +58,12 @@ def unpack(folder, prefix):
 
 
 def joined(folders, name):
-    """For an environment variable that lists folders: these before those it lists already."""
+    """The value of an environment variable that lists folders, with these in front of the existing ones."""
     return os.pathsep.join([*(str(folder) for folder in folders), *filter(None, [os.environ.get(name)])])
 
 
 def environment(prefix):
-    """Variables by which CMake, compilers and programs find what is unpacked in `prefix`."""
+    """The variables with which CMake, compilers and programs find the packages unpacked in `prefix`."""
     usr = prefix / "usr"
     libraries = [folder for top in (usr / "lib", prefix / "lib") for folder in [*sorted(top.glob("*-linux-gnu")), top]
                  if folder.is_dir()]
@@ -69,7 +71,7 @@ def environment(prefix):
         "CMAKE_PREFIX_PATH": joined([usr], "CMAKE_PREFIX_PATH"),
         "CMAKE_LIBRARY_PATH": joined(libraries, "CMAKE_LIBRARY_PATH"),
         "CMAKE_INCLUDE_PATH": joined([usr / "include"], "CMAKE_INCLUDE_PATH"),
-        # Headers of one architecture, which the compiler would find for itself in /usr only.
+        # Headers of one architecture, which the compiler would only find by itself in /usr.
         "CPLUS_INCLUDE_PATH": joined(sorted((usr / "include").glob("*-linux-gnu")), "CPLUS_INCLUDE_PATH"),
         "LD_LIBRARY_PATH": joined(libraries, "LD_LIBRARY_PATH"),
         "PATH": joined([usr / "bin"], "PATH"),
@@ -77,7 +79,7 @@ def environment(prefix):
 
 
 def wheels():
-    """Folders with a `lib` in which Python's packages keep cuDNN, cuBLASLt and more of CUDA, as PyTorch's do."""
+    """Folders with a `lib` in which Python packages such as PyTorch's keep cuDNN, cuBLASLt and more of CUDA."""
     code = "import nvidia; print(*nvidia.__path__, sep='\\n')"
     found = subprocess.run(["python3", "-c", code], capture_output=True, text=True, timeout=60)
     folders = [pathlib.Path(line) for line in found.stdout.splitlines()] if found.returncode == 0 else []
@@ -85,7 +87,7 @@ def wheels():
 
 
 def used_wheels(cache):
-    """Those in which CMake found a library, by its cache: what they load themselves is there too."""
+    """The folders in which CMake found a library, from its cache; they also hold what it loads itself."""
     text = cache.read_text(encoding="utf-8") if cache.exists() else ""
     lines = [line for line in text.splitlines() if line.startswith("MEZZO_CU") and "_LIBRARY:" in line]
     found = wheels()

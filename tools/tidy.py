@@ -1,10 +1,11 @@
 """Runs clang-tidy, which is slow, on the files that deserve it.
 
-By default those that changed: since the branch left origin/main, or, on main itself, since a day
-before the last commit; MEZZO_LINT_BASE names another commit to compare with. A changed header is
-seen through one source that includes it. A file found clean is not looked at again until it, a
-header of ours that it includes, its compile command or the configuration changes. CUDA sources are
-left to nvcc: clang of another age cannot read the toolkit's headers.
+By default these are the changed files: changed since the branch left origin/main or, on main
+itself, since a day before the last commit; MEZZO_LINT_BASE names another commit to compare with. A
+changed header is checked through one source that includes it. A file found clean is not checked
+again until it, one of the project's headers that it includes, its compile command or the
+configuration changes. CUDA sources are left to nvcc: clang of another age cannot read the
+toolkit's headers.
 """
 import concurrent.futures
 import hashlib
@@ -16,7 +17,7 @@ import subprocess
 
 BUILD = pathlib.Path("build/lint")
 CLEAN = BUILD / "clean"
-# The most files tidied without --all, the most recently changed first: a few minutes on two cores.
+# The most files checked without --all, most recently changed first: a few minutes on two cores.
 MOST_CHANGED_FILES = 16
 INCLUDE = re.compile(r'^\s*#\s*include\s+"([^"]+)"', re.MULTILINE)
 
@@ -52,7 +53,7 @@ def changed_files(base):
 
 
 class Sources:
-    """The compiled sources of the project and the headers of ours that each includes."""
+    """The compiled sources of the project and the project's headers that each includes."""
 
     def __init__(self):
         root = pathlib.Path.cwd()
@@ -80,7 +81,7 @@ class Sources:
         return self._direct[name]
 
     def includes(self, name):
-        """The file itself and all headers of ours that it sees."""
+        """The file itself and all headers of the project that it includes, directly or indirectly."""
         seen, waiting = set(), [name]
         while waiting:
             current = waiting.pop()
@@ -90,7 +91,7 @@ class Sources:
         return seen
 
     def showing(self, name):
-        """The source through which a file is tidied: itself, its own source, or one that sees it."""
+        """The source through which a file is checked: itself, its own source, or one that includes it."""
         beside = str(pathlib.Path(name).with_suffix(".cpp"))
         for candidate in (name, beside):
             if candidate in self.commands:
@@ -114,7 +115,7 @@ def configurations():
 
 
 def clean_mark(sources, name):
-    """The file whose presence says that this source, exactly as it is now, was found clean."""
+    """The file whose presence means that this source, exactly as it is now, was found clean."""
     digest = hashlib.sha256(sources.commands[name].encode())
     for part in sorted({*sources.includes(name), *configurations(), "tools/tidy.py"}):
         digest.update(part.encode() + b"\0" + pathlib.Path(part).read_bytes() + b"\0")

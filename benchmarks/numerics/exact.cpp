@@ -18,7 +18,7 @@ std::vector<Tensor> parameters_after(const train::DataPair& data, Recipe recipe)
   return net->parameters();
 }
 
-// How many numbers of the two lists differ in any bit.
+// The number of elements that differ in any bit between the two lists.
 double different(const std::vector<Tensor>& a, const std::vector<Tensor>& b) {
   std::int64_t count = 0;
   for (std::size_t i = 0; i < a.size(); ++i) {

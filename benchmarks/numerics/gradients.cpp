@@ -1,5 +1,5 @@
-// Micikevicius et al., "Mixed precision training", ICLR 2018, figure 3: what lies below 2^-24 is
-// lost in f16.
+// Micikevicius et al., "Mixed precision training", ICLR 2018, figure 3: values below 2^-24 are lost
+// in f16.
 #include <algorithm>
 #include <cmath>
 
@@ -13,14 +13,14 @@ using namespace mezzo;  // NOLINT(google-build-using-namespace): a program, not 
 namespace {
 
 constexpr double kSmallestF16 = 0x1p-24;
-constexpr double kScale = 65536;     // where dynamic scaling begins
+constexpr double kScale = 65536;     // the start of dynamic scaling
 constexpr std::int64_t kEvery = 20;  // steps between samples
 
 struct Counts {
   double all = 0;
   double zero = 0;
-  double below = 0;         // not zero, and less than f16's smallest number
-  double below_scaled = 0;  // the same once multiplied by the scale
+  double below = 0;         // non-zero values below f16's smallest value
+  double below_scaled = 0;  // those still below it after scaling
   double largest = 0;
 
   void add(double gradient) {
@@ -34,7 +34,7 @@ struct Counts {
   double of_nonzero(double count) const { return 100 * count / (all - zero); }
 };
 
-// The gradients of the loss by what each layer gives, in f32.
+// The gradients of the loss with respect to each layer's output, in f32.
 void count_gradients(Cnn& net, const data::Batch& batch, Counts& counts) {
   const std::vector<Tensor> layers = net.layers(batch.images);
   const Tensor loss = cross_entropy(layers.back(), batch.labels);

@@ -1,8 +1,8 @@
-// mezzo_numerics: five experiments on what 16 bits do to training, in one table.
+// mezzo_numerics: five experiments on the effect of 16-bit arithmetic on training, in one table.
 //
 //   mezzo_numerics --data mnist:DIR [--only 2 5] [--out FILE]
 //
-// Ends with status 1 if a value is not in its band.
+// Exits with status 1 if a value is outside its band.
 #include <algorithm>
 #include <chrono>
 #include <exception>

@@ -12,7 +12,7 @@ namespace {
 
 constexpr double kInfinity = std::numeric_limits<double>::infinity();
 
-// Two digits behind the point, none for whole numbers.
+// Two digits after the point, none for whole numbers.
 std::string in_words(double number, const std::string& unit) {
   const bool whole = number == std::floor(number);
   const std::string digits = fixed(number, whole ? 0 : 2);

@@ -6,7 +6,7 @@
 
 namespace numerics {
 
-// The values that count as a pass; both ends are inside.
+// The values that count as a pass, both ends included.
 struct Band {
   double low;
   double high;
@@ -19,14 +19,14 @@ struct Row {
   double measured = 0;
   std::string unit;
   Band band{};
-  std::string expected;  // the band in words
+  std::string expected;  // the band as text
 
   bool passed() const { return measured >= band.low && measured <= band.high; }
 };
 
 class Table {
  public:
-  // Adds a value and says it on standard error: the whole takes minutes.
+  // Adds a value and prints it to standard error, since the whole takes minutes.
   void add(Row row);
   // True if every value is in its band.
   bool passed() const;
@@ -36,7 +36,7 @@ class Table {
   std::vector<Row> rows_;
 };
 
-// Rows with their bands in words.
+// Rows whose bands are given as text.
 Row at_most(std::string experiment, std::string quantity, double measured, double limit,
             std::string unit);
 Row at_least(std::string experiment, std::string quantity, double measured, double limit,
@@ -44,7 +44,7 @@ Row at_least(std::string experiment, std::string quantity, double measured, doub
 Row between(std::string experiment, std::string quantity, double measured, Band band,
             std::string unit);
 
-// `number` with that many digits behind the point.
+// `number` with that many digits after the point.
 std::string fixed(double number, int digits);
 
 }  // namespace numerics

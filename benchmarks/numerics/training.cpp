@@ -8,7 +8,7 @@ using namespace mezzo;  // NOLINT(google-build-using-namespace): a program, not 
 
 namespace {
 
-// Two layers of 2x2 maxima.
+// The number of features after two layers of 2x2 max pooling.
 std::int64_t features(const Shape& image) { return 32 * (image[1] / 4) * (image[2] / 4); }
 
 amp::GradScaler make_scaler(const Recipe& recipe) {

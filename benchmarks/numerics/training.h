@@ -1,4 +1,4 @@
-// The networks of the experiments, and one way to train them.
+// The networks of the experiments, and the function that trains them.
 #pragma once
 
 #include <cstdint>
@@ -13,13 +13,13 @@ namespace numerics {
 
 using mezzo::Tensor;
 
-// Two convolutions (16 and 32 channels of 3x3, each with ReLU and 2x2 maxima), 128 hidden units.
+// Two convolutions (16 and 32 channels, 3x3, each with ReLU and 2x2 max pooling), 128 hidden units.
 class Cnn final : public mezzo::nn::Module {
  public:
   Cnn(const mezzo::Shape& image, std::int64_t classes);
 
   Tensor forward(const Tensor& x) override { return layers(x).back(); }
-  // What conv1, conv2, fc1 and fc2 give, before the ReLU; the last are the logits.
+  // The outputs of conv1, conv2, fc1 and fc2 before the ReLU; the last ones are the logits.
   std::vector<Tensor> layers(const Tensor& x);
 
  private:
@@ -29,7 +29,7 @@ class Cnn final : public mezzo::nn::Module {
   mezzo::nn::Linear fc2_;
 };
 
-// inputs-256-classes with ReLU.
+// An MLP of inputs-256-classes with ReLU.
 class Mlp final : public mezzo::nn::Module {
  public:
   Mlp(const mezzo::Shape& image, std::int64_t classes);
@@ -48,14 +48,14 @@ enum class Scaling : std::uint8_t { kNone, kDynamic, kStatic };
 struct Recipe {
   mezzo::amp::Policy policy{.level = mezzo::amp::Level::kO0};
   Scaling scaling = Scaling::kNone;
-  double scale = 1;        // of Scaling::kStatic
+  double scale = 1;        // for Scaling::kStatic
   double loss_weight = 1;  // the loss is multiplied by this, the learning rate divided by it
   double lr = 0.02;
   double momentum = 0.9;
   mezzo::ParamUpdate param_update = mezzo::ParamUpdate::kMaster;
   std::int64_t epochs = 1;
-  std::optional<std::int64_t> steps{};  // ends early
-  std::uint64_t seed = 1;               // of the order of the images
+  std::optional<std::int64_t> steps{};  // ends the training early
+  std::uint64_t seed = 1;               // determines the order of the images
 };
 
 // Called before each step with the images and labels of the batch.
@@ -77,7 +77,7 @@ double percent_right(mezzo::nn::Module& net, const mezzo::train::DataPair& data,
 // The accuracy of a new CNN after training, from the recipe's seed.
 double trained_cnn(const mezzo::train::DataPair& data, const Recipe& recipe);
 
-// f16 and bf16 as the experiments use them: everything but normalisation and losses in 16 bits.
+// f16 and bf16 in the experiments: everything but normalisation and losses is computed in 16 bits.
 inline mezzo::amp::Policy computing_in(mezzo::DType dtype) {
   return {.level = mezzo::amp::Level::kO2, .lower = dtype};
 }

@@ -1,4 +1,4 @@
-// The batches of an evaluation: how long they take, and how many are done.
+// Times the batches of an evaluation and shows their progress.
 #pragma once
 
 #include <chrono>
@@ -8,8 +8,8 @@
 
 namespace mezzo::cli {
 
-// Times batches from end to end, the wait for their images included, and shows them on a terminal
-// as a bar.
+// Times batches from end to end, including the wait for their images, and shows a progress bar on a
+// terminal.
 class BatchWatch {
  public:
   BatchWatch(std::string label, std::int64_t batches, bool quiet);
@@ -17,7 +17,7 @@ class BatchWatch {
   BatchWatch(const BatchWatch&) = delete;
   BatchWatch& operator=(const BatchWatch&) = delete;
 
-  // A batch is done.
+  // Marks a batch as done.
   void next();
 
   double median_ms() const;

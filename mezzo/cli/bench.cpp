@@ -21,8 +21,8 @@ struct BenchOptions : SharedOptions {
   bool profile = false;
 };
 
-// The most memory that the process has had: its tensors, what the allocator keeps for the next
-// ones, and everything else.
+// The peak memory of the process: its tensors, what the allocator keeps for reuse, and everything
+// else.
 std::int64_t peak_process_bytes() {
   rusage usage{};
   getrusage(RUSAGE_SELF, &usage);

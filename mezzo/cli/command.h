@@ -1,4 +1,4 @@
-// The subcommands of `mezzo`. Each adds its options to the parser; running happens in its callback.
+// The subcommands of `mezzo`. Each adds its options to the parser and runs in its callback.
 #pragma once
 
 #include <CLI/CLI.hpp>

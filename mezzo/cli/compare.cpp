@@ -46,7 +46,7 @@ std::vector<std::string> table_row(const train::RunOptions& run, const train::Ru
           fmt::format("{:.2f} %", 100 * result.test.accuracy)};
 }
 
-// A folder for each run, as TensorBoard wants it: `1-O0-f32`, `2-O2-bf16`.
+// A folder for each run, as TensorBoard expects: `1-O0-f32`, `2-O2-bf16`.
 std::string log_folder(const std::string& parent, std::size_t number,
                        const train::RunOptions& run) {
   if (parent.empty()) return {};
@@ -60,8 +60,8 @@ std::vector<train::RunOptions> parsed_runs(const CompareOptions& options) {
     const SharedOptions& shared = options;
     SharedOptions run = shared;
     run.level = level;
-    if (level.find('/') != std::string::npos) run.dtype.reset();  // that of the others
-    // The options are for the levels that lower anything; O0 is what they are compared with.
+    if (level.find('/') != std::string::npos) run.dtype.reset();  // --dtype is for the other levels
+    // These options are for levels that lower something; O0 is the reference.
     if (parse_policy(level, run.dtype, "--levels").level == amp::Level::kO0) {
       run.run.precision.lower.clear();
       run.keep_batchnorm.clear();
@@ -76,7 +76,7 @@ std::string label_of(const train::RunOptions& run) {
   return fmt::format("{} {}", run.model, text_of(run.policy));
 }
 
-// Where the runs of a comparison are logged.
+// The logs of a comparison's runs.
 struct Logs {
   JsonLines json;
   RunReport report;
@@ -98,7 +98,7 @@ train::RunResult train_one(const train::RunOptions& run, const train::DataPair& 
   return result;
 }
 
-// That of the last run is needed in hours.
+// Checked now, since the last run needs its folder only after hours.
 void check_log_folders(const std::string& parent, const std::vector<train::RunOptions>& runs) {
   if (parent.empty()) return;
   for (std::size_t i = 0; i < runs.size(); ++i) {
@@ -106,7 +106,7 @@ void check_log_folders(const std::string& parent, const std::vector<train::RunOp
   }
 }
 
-// What is wrong at one level is said before the levels in front of it are trained.
+// An error at one level is reported before the levels that come first are trained.
 void check_precision(const std::vector<train::RunOptions>& runs, const train::DataPair& data) {
   train::RunOptions options = runs.front();
   options.fine_tuning.weights.clear();
@@ -153,7 +153,7 @@ void run_compare(CompareOptions options) {
       if (!result.stopped) rows.push_back(table_row(runs[i], result));
     }
   } catch (...) {
-    // Those that are done are not lost by it.
+    // The results of finished runs are kept.
     const bool is_first = rows.size() == 1;
     print_rows();
     if (!is_first) write_in_spite([&] { logs.report.write(); });
@@ -164,7 +164,7 @@ void run_compare(CompareOptions options) {
   print_rows();
   on_the_way([&] { logs.report.write(); });
   if (result.stopped) {
-    // The launcher ends all processes at the first that fails, and one may still be writing.
+    // The launcher ends all processes when the first one fails, and one may still be writing.
     distributed::meet(*processes);
     leave_the_word_to_the_first(*processes);
     fail<Error>("compare", "stopped by a signal after step ", result.steps, " of ",

@@ -1,4 +1,4 @@
-// mezzo data: what a data set holds.
+// mezzo data: shows what a data set contains.
 #include <filesystem>
 
 #include "mezzo/cli/command.h"
@@ -25,7 +25,7 @@ struct DataOptions : SharedOptions {
   std::string out{};
 };
 
-// A split with what was found in it.
+// A split and what was found in it.
 struct Examined {
   const char* name;  // of the split
   std::unique_ptr<data::Dataset> set;
@@ -67,7 +67,7 @@ Json data_event(const std::string& spec, const Examined& split) {
           {"unreadable", unreadable}};
 }
 
-// How many images of each class there are, a column for each split.
+// Prints the number of images of each class, with a column for each split.
 void print_classes(const std::vector<Examined>& splits) {
   std::vector<std::vector<std::string>> rows{{"class"}};
   for (const Examined& split : splits) rows[0].emplace_back(split.name);
@@ -162,7 +162,7 @@ void run_data(const DataOptions& options) {
   apply_machine_options(options);
   if (!options.out.empty()) io::check_writable(options.out, "--out");
   JsonLines json(options.json);
-  // First, for it may find fault with its options.
+  // First, since it may reject its options.
   const Sheet sheet =
       options.out.empty() ? Sheet() : make_sheet(options.run.data, splits.front(), options.sheet);
   std::vector<Examined> examined;

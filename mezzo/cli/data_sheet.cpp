@@ -18,15 +18,15 @@ namespace {
 
 constexpr std::int64_t kPicturesInARow = 8;
 constexpr std::int64_t kMostPictures = 1024;
-constexpr std::int64_t kCell = 112;  // the most pixels of a side on the sheet
+constexpr std::int64_t kCell = 112;  // the largest side of an image on the sheet, in pixels
 
-// An image that is stored, and what reaches the network of it.
+// An image as stored, and as it reaches the network.
 struct Pair {
   data::Image stored{};
   data::Image seen{};
 };
 
-// Small images larger, by whole pixels, and large ones smaller.
+// Enlarges small images by whole factors, and shrinks large ones.
 data::Image fitted(const data::Image& image) {
   const std::int64_t side = std::max(image.shape[1], image.shape[2]);
   if (side > kCell) return data::shrunk(image, kCell);
@@ -51,7 +51,7 @@ data::Image empty_cell(std::int64_t channels) {
   return cell;
 }
 
-// In the middle of a square cell.
+// Places the image in the centre of a square cell.
 data::Image centred(const data::Image& image) {
   const std::int64_t channels = image.shape[0];
   data::Image cell = empty_cell(channels);
@@ -64,11 +64,11 @@ data::Image centred(const data::Image& image) {
   return cell;
 }
 
-// What is where on a sheet: numbers of images, -1 for an empty cell.
+// The layout of a sheet: image numbers, -1 for an empty cell.
 struct Plan {
   std::int64_t columns = 0;
   bool has_class_columns = false;
-  std::vector<std::size_t> classes{};  // of the columns, in turns
+  std::vector<std::size_t> classes{};  // of the columns, alternating
   std::vector<std::int64_t> indices{};
 };
 
@@ -82,8 +82,8 @@ ImagesOfClasses images_of_classes(const data::Dataset& set) {
   return of_class;
 }
 
-// How many of each class are drawn, `pictures` in all: one more of each in turn, as long as it has
-// more.
+// The number of pictures for each class, `pictures` in all. Classes get one more each in turn, as
+// long as they have more.
 std::vector<std::int64_t> share_out(const ImagesOfClasses& of_class, std::int64_t pictures) {
   std::vector<std::int64_t> counts(of_class.size());
   for (bool found = true; found && pictures > 0;) {
@@ -98,8 +98,8 @@ std::vector<std::int64_t> share_out(const ImagesOfClasses& of_class, std::int64_
   return counts;
 }
 
-// Classes take turns, so that each has columns of its own: images spread evenly over those of their
-// class. Where there are fewer pictures than classes, the first classes have one each.
+// Classes alternate, so that each has its own columns: images spread evenly over those of their
+// class. With fewer pictures than classes, the first classes have one each.
 Plan plan_by_class(const data::Dataset& set, std::int64_t pictures) {
   const ImagesOfClasses of_class = images_of_classes(set);
   const std::vector<std::int64_t> counts = share_out(of_class, pictures);
@@ -135,7 +135,7 @@ Plan plan_of(const data::Dataset& set, std::int64_t pictures) {
   return plan;
 }
 
-// Of cells that stay empty, pairs of nothing.
+// Empty cells become pairs of empty images.
 std::vector<Pair> read_pairs(const std::string& spec, data::Split split,
                              const SheetOptions& options, const data::Dataset& stored,
                              const Plan& plan) {
@@ -152,7 +152,7 @@ std::vector<Pair> read_pairs(const std::string& spec, data::Split split,
       stored.read_image(index, unused, pair.stored);
       seen->read_image(index, random, pair.seen);
     } catch (const FileError&) {
-      continue;  // it is among the unreadable ones
+      continue;  // it is reported among the unreadable ones
     }
     pairs[i] = std::move(pair);
   }

@@ -1,5 +1,4 @@
-// The picture that `mezzo data` draws: images of a set as they are stored, and as training sees
-// them.
+// The picture that `mezzo data` draws: images of a set as stored and as training sees them.
 #pragma once
 
 #include <cstdint>
@@ -14,26 +13,26 @@ namespace mezzo::cli {
 
 struct SheetOptions {
   std::int64_t pictures = 32;
-  std::int64_t image_size = 0;  // as OpenOptions has it
-  std::uint64_t seed = 1;       // of a run, whose first epoch varies images so
-  bool is_given = false;        // one of these by the command line
+  std::int64_t image_size = 0;  // as in OpenOptions
+  std::uint64_t seed = 1;       // of the run whose first epoch is shown
+  bool is_given = false;        // the command line set one of these
 };
 
 // --pictures --image-size --seed
 void add_sheet_options(CLI::App& command, SheetOptions& options);
-// Throws ArgumentError for numbers that no sheet has.
+// Throws ArgumentError for numbers that are out of range.
 void check_sheet_options(const SheetOptions& options);
 
 struct Sheet {
   data::Image picture{};
-  std::string caption{};  // what is on it
+  std::string caption{};  // describes the contents
 };
 
-// Images spread evenly over the split, each row of stored images above the same ones as they reach
-// the network: varied at random in training as in the first epoch of a run with that seed, and
-// brought to one size. Where these are the same, each is there once. Up to 12 classes have columns
-// of their own, in about as many cells as images are asked for; with more, rows have eight. Images
-// that cannot be read leave their cell empty.
+// Draws images spread evenly over the split. Each row of stored images is above the same images as
+// they reach the network: resized, and for training augmented as in the first epoch of a run with
+// that seed. If both are the same, each image appears once. Up to 12 classes have columns of their
+// own, in about as many cells as pictures were requested; with more classes, rows have eight cells.
+// Unreadable images leave their cell empty.
 Sheet make_sheet(const std::string& spec, data::Split split, const SheetOptions& options);
 
 }  // namespace mezzo::cli

@@ -13,14 +13,14 @@ namespace fs = std::filesystem;
 
 bool is_same_file(const std::string& a, const std::string& b) {
   std::error_code error;
-  if (fs::equivalent(a, b, error)) return true;  // also by way of hard links
-  // Alone it leaves `new` relative and makes `./new` absolute, as long as neither is there.
+  if (fs::equivalent(a, b, error)) return true;  // also finds hard links
+  // weakly_canonical() alone leaves `new` relative and makes `./new` absolute while neither exists.
   const fs::path of_a = fs::weakly_canonical(fs::absolute(a, error), error);
   const fs::path of_b = fs::weakly_canonical(fs::absolute(b, error), error);
   return error ? a == b : of_a == of_b;
 }
 
-// A checkpoint with another file in it would be damaged, or could not be removed.
+// A checkpoint with a foreign file in it would be damaged, or could not be removed.
 bool lies_in_checkpoint(const std::string& path) {
   std::error_code ignored;
   try {

@@ -1,4 +1,4 @@
-// mezzo eval: loss and accuracy of saved weights on a data set.
+// mezzo eval: the loss and accuracy of saved weights on a data set.
 #include "mezzo/cli/batch_watch.h"
 #include "mezzo/cli/command.h"
 #include "mezzo/cli/distinct_files.h"
@@ -33,7 +33,7 @@ void write_logits(const std::string& path, const std::vector<Tensor>& batches) {
 
 struct Evaluated {
   Measured measured{};
-  std::vector<Tensor> logits{};  // if they are wanted
+  std::vector<Tensor> logits{};  // if requested
 };
 
 Evaluated evaluate(const EvalOptions& options, const train::RunOptions& run,
@@ -60,7 +60,7 @@ Evaluated evaluate(const EvalOptions& options, const train::RunOptions& run,
   return evaluated;
 }
 
-// Balanced are the classes of the training images, as in training.
+// As in training, `balanced` refers to the classes of the training images.
 void set_class_weights(train::RunOptions& run, const data::Dataset& test_images) {
   if (!run.loss.balances_classes) return train::set_class_weights(run.loss, test_images);
   const data::OpenOptions as_in_training{.image_size = run.image_size,

@@ -7,7 +7,7 @@ namespace mezzo::cli {
 
 void EventLog::on_resume(const std::string& path, std::int64_t step) {
   step_ = step;
-  // What an earlier part of the run wrote beyond the checkpoint happens again.
+  // Events that an earlier part of the run wrote after the checkpoint are repeated.
   options_.resume_step = step + 1;
   next_.on_resume(path, step);
 }

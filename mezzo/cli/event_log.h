@@ -1,4 +1,4 @@
-// TensorBoard event files of a run.
+// Writes the TensorBoard event files of a run.
 #pragma once
 
 #include <memory>
@@ -9,17 +9,17 @@
 
 namespace mezzo::cli {
 
-// Writes what happens as scalars, and passes it on: `train/loss`, `train/lr`, `train/scale` and
-// `train/skipped` of every step, `test/loss` and `test/accuracy` of every epoch; and as an image
-// `train/first_batch`. Without a folder it only passes on.
+// Writes scalars: `train/loss`, `train/lr`, `train/scale` and `train/skipped` for every step,
+// `test/loss` and `test/accuracy` for every epoch. Writes `train/first_batch` as an image. Passes
+// all events on; without a folder it does nothing else.
 class EventLog final : public train::RunObserver {
  public:
   EventLog(std::string folder, train::RunObserver& next)
       : folder_(std::move(folder)), next_(next) {}
   void on_resume(const std::string& path, std::int64_t step) override;
   void on_start(std::int64_t total_steps) override { next_.on_start(total_steps); }
-  // Makes the file, so that a run that is refused leaves none. Throws FileError if the folder
-  // cannot be written.
+  // Creates the file only now, so that a refused run leaves none. Throws FileError if the folder is
+  // not writable.
   void on_first_batch(const data::Batch& batch, const data::Dataset& dataset) override;
   void on_step(const train::StepEvent& event) override;
   void on_epoch(const train::EpochEvent& event) override;

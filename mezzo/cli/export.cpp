@@ -1,4 +1,4 @@
-// mezzo export: a network as an ONNX file.
+// mezzo export: writes a network as an ONNX file.
 #include <filesystem>
 
 #include "mezzo/cli/command.h"
@@ -15,7 +15,7 @@ namespace {
 
 struct ExportOptions {
   train::RunOptions run{};
-  std::int64_t channels = 0;  // 0, here and below: the model's usual
+  std::int64_t channels = 0;  // 0, here and below: the model's usual value
   std::int64_t classes = 0;
   std::string out{};
 };

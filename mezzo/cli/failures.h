@@ -1,4 +1,4 @@
-// Failures behind the checks of a command.
+// Handles failures after a command's checks.
 #pragma once
 
 #include <string_view>
@@ -8,8 +8,9 @@
 
 namespace mezzo::cli {
 
-// Does what comes behind the checks: a file that fails there was good before, and is no wrong
-// input, exit status 2, but a failure on the way, exit status 1. Such a FileError becomes an Error.
+// Does the work that follows the checks. A file that fails now was good before, so it is not wrong
+// input (exit status 2) but a failure while running (exit status 1). Such a FileError becomes an
+// Error.
 template <class Work>
 auto on_the_way(const Work& work) {
   try {
@@ -19,8 +20,8 @@ auto on_the_way(const Work& work) {
   }
 }
 
-// Does what reads images: of one that cannot be read, the FileError says what can be done about it,
-// where its images are not left out. What is read must be images alone.
+// Does work that reads images. For an unreadable image, the FileError also gives advice, unless
+// unreadable images are skipped. The work must read only images.
 template <class Work>
 auto with_advice_on_images(const train::RunOptions& run, const Work& work) {
   try {
@@ -39,7 +40,7 @@ auto with_advice_on_images(const train::RunOptions& run, const Work& work) {
   }
 }
 
-// Behind something that failed: what fails here, too, is not said, for one line of error is enough.
+// Writes after another failure. A failure here is not reported, since one line of error is enough.
 template <class Write>
 void write_in_spite(const Write& write) {
   try {

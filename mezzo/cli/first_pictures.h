@@ -1,4 +1,4 @@
-// The pictures of a first batch that the report and the event files show.
+// The pictures of the first batch, for the report and the event files.
 #pragma once
 
 #include <vector>
@@ -8,8 +8,8 @@
 
 namespace mezzo::cli {
 
-// The first 32 images of a batch, none larger than 112 pixels: enough to see what is wrong, and
-// less than 1.5 MB whatever the images are.
+// The first 32 images of a batch, none larger than 112 pixels. That is enough to see what is wrong,
+// and less than 1.5 MB whatever the images are.
 inline std::vector<data::Image> first_pictures(const data::Batch& batch,
                                                const data::Dataset& dataset) {
   constexpr std::int64_t kMost = 32;

@@ -9,7 +9,7 @@ namespace {
 
 constexpr std::size_t kColumns = 100;
 constexpr std::size_t kHalf = kColumns / 2;
-constexpr std::size_t kNames = 22;  // a help text begins after it, where the name leaves room
+constexpr std::size_t kNames = 22;  // a help text begins after this column, or later
 
 // `N`, `NUM`, `TEXT` or `LIST`; empty for a flag.
 std::string value_of(const CLI::Option& option) {
@@ -36,7 +36,7 @@ std::string entry_of(const CLI::Option& option, bool is_positional) {
   return text;
 }
 
-// The line, or as many as it needs.
+// The line, broken into as many lines as it needs.
 std::string wrapped(const std::string& line) {
   if (line.size() <= kColumns) return line + "\n";
   const std::size_t end = line.rfind(' ', kColumns);
@@ -66,7 +66,7 @@ std::string HelpFormatter::make_group(std::string group, bool is_positional,
     line = entry;
   }
   if (!line.empty()) text += wrapped(line);
-  text.pop_back();  // CLI11 ends each group's last line itself, but for those of words
+  text.pop_back();  // CLI11 ends the last line itself, except of positionals
   return is_positional ? text + "\n" : text;
 }
 
@@ -75,7 +75,7 @@ void lay_out_help(CLI::App& app) {
   app.formatter(formatter);
   for (CLI::App* command : app.get_subcommands([](const CLI::App*) { return true; })) {
     command->formatter(formatter);
-    command->get_help_ptr()->group("");  // whoever reads it knows it
+    command->get_help_ptr()->group("");  // its readers already know it
   }
 }
 

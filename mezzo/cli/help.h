@@ -1,4 +1,4 @@
-// How `--help` is laid out.
+// The layout of `--help`.
 #pragma once
 
 #include <string>
@@ -7,9 +7,9 @@
 
 namespace mezzo::cli {
 
-// Lists options under their headings, in the order in which they were added, within 100 columns;
-// two that are next to each other and short share a line. So that the help of a command with sixty
-// options fits a screen.
+// Lists options under their headings, in the order in which they were added, within 100 columns.
+// Two adjacent short ones share a line, so that the help of a command with sixty options fits a
+// screen.
 class HelpFormatter final : public CLI::Formatter {
  public:
   std::string make_usage(const CLI::App* app, std::string name) const override;
@@ -17,7 +17,7 @@ class HelpFormatter final : public CLI::Formatter {
                          std::vector<const CLI::Option*> options) const override;
 };
 
-// Has the help of the command and of all its subcommands laid out so.
+// Applies this layout to the command and all its subcommands.
 void lay_out_help(CLI::App& app);
 
 }  // namespace mezzo::cli

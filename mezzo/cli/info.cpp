@@ -1,4 +1,4 @@
-// mezzo info: what this machine offers for mixed precision.
+// mezzo info: shows what this machine offers for mixed precision.
 #include "mezzo/cli/command.h"
 #include "mezzo/cli/print.h"
 #include "mezzo/core/cpu.h"
@@ -14,7 +14,7 @@ namespace {
 
 const char* yes_no(bool value) { return value ? "yes" : "no"; }
 
-// Measured: what is printed of a card elsewhere are the rates of its highest clock.
+// Measures rates; a data sheet would give those of a GPU's highest clock.
 void print_rates(Device card) {
   constexpr double kTera = 1e12;
   constexpr double kGiga = 1e9;
@@ -43,7 +43,7 @@ void print_cards() {
     write_out("cuda:{}    {}\n", i, backend->describe(device));
     try {
       print_rates(device);
-    } catch (const Error& error) {  // a full card, say: what else is known is printed all the same
+    } catch (const Error& error) {  // for example no free memory; the rest is still printed
       write_out("          no rates: {}\n", error.what());
     }
   }

@@ -13,15 +13,15 @@
 namespace mezzo::cli {
 namespace {
 
-// Paths and names may be any bytes, JSON is UTF-8.
+// JSON is UTF-8, while paths and names may be any bytes.
 std::string line_of(const Json& event) {
   return event.dump(-1, ' ', false, Json::error_handler_t::replace);
 }
 
-// Every line begins so, the first of a run that was killed as far as it came.
+// Every line begins with this, even the torn first line of a run that was killed.
 constexpr std::string_view kLineBegin = R"({"event":")";
 
-// A name that was mistyped must not cost a file: logs are emptied, or go on behind their last line.
+// A mistyped name must not destroy a file: logs are truncated, or continued after their last line.
 void check_is_log(const std::string& path) {
   std::error_code ignored;
   if (!std::filesystem::is_regular_file(path, ignored)) return;
@@ -34,7 +34,7 @@ void check_is_log(const std::string& path) {
   }
 }
 
-// Of a regular file; there is nothing to take out of others.
+// Truncates a regular file; other files hold nothing to remove.
 void drop_lines(const std::string& path) {
   std::error_code ignored;
   if (std::filesystem::is_regular_file(path, ignored)) {
@@ -42,7 +42,7 @@ void drop_lines(const std::string& path) {
   }
 }
 
-// A run that was killed while it wrote left a line without an end.
+// Removes the unfinished line of a run that was killed while it wrote.
 void drop_torn_line(const std::string& path) {
   std::error_code ignored;
   if (!std::filesystem::is_regular_file(path, ignored)) return;

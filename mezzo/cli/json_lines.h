@@ -1,4 +1,4 @@
-// Logs of events.
+// Logs events as JSON lines.
 #pragma once
 
 #include <fstream>
@@ -10,20 +10,20 @@ namespace mezzo::cli {
 
 using Json = nlohmann::ordered_json;
 
-// A file of JSON objects, one per line, each written out at once. Does nothing without a path.
+// A file of JSON objects, one per line, each written immediately. Does nothing without a path.
 class JsonLines {
  public:
-  // `append`: keep the lines that are there, but not a last one without an end. Throws FileError if
-  // the file cannot be written, or exists and is no log. It stays as it is until the first line is
-  // written.
+  // `append`: keep the existing lines, except for an unfinished last one. Throws FileError if the
+  // file cannot be written, or exists and is not a log. The file does not change until the first
+  // line is written.
   explicit JsonLines(const std::string& path, bool append = false);
   JsonLines(const JsonLines&) = delete;
   JsonLines& operator=(const JsonLines&) = delete;
-  // A new file into which nothing was written goes again.
+  // Removes a new file into which nothing was written.
   ~JsonLines();
 
-  // Keeps an event that a run begins with until there is one of what it does: a run that is refused
-  // before its first step leaves the log of an earlier one alone.
+  // Delays a start event until an event of the run's work follows: a run that is refused before its
+  // first step leaves an earlier log alone.
   void begin(const Json& event);
   void write(const Json& event);
 
@@ -32,7 +32,7 @@ class JsonLines {
 
   std::string path_;
   std::ofstream file_;
-  std::string waiting_;  // lines of begin()
+  std::string waiting_;  // lines from begin()
   bool append_ = false;
   bool is_new_ = false;
   bool has_lines_ = false;

@@ -23,7 +23,7 @@ namespace {
 constexpr int kFailed = 1;
 constexpr int kWrongUsage = 2;
 
-// One line, whatever names from files and the command line hold.
+// Prints an error on one line, whatever the names from files and the command line hold.
 int report(const std::string& message, int status) {
   std::fprintf(stderr, "mezzo: %s\n", mezzo::cli::on_one_line(message).c_str());
   return status;
@@ -33,8 +33,8 @@ int report(const std::exception& error, int status) {
   return report(std::string(error.what()), status);
 }
 
-// Weights that do not fit: what the library advises is a parameter of load_state(), which nobody
-// can give here.
+// The message for weights that do not match. The library advises a parameter of load_state(), which
+// the command line cannot give, so this names an option instead.
 std::string in_terms_of_options(const mezzo::nn::StateMismatch& error, const CLI::App* command) {
   const bool has_head = command != nullptr && command->get_option_no_throw("--head") != nullptr;
   return error.difference() +
@@ -84,25 +84,25 @@ int run(int argc, char** argv) {
   }
 }
 
-// Signals that would end a run where a failing write can tell of it.
+// Ignores signals that would end a run where a failing write can report the error.
 void leave_failures_to_writes() {
 #if defined(SIGXFSZ)
-  std::signal(SIGXFSZ, SIG_IGN);  // beyond `ulimit -f`
+  std::signal(SIGXFSZ, SIG_IGN);  // a file beyond `ulimit -f`
 #endif
 #if defined(SIGPIPE)
-  std::signal(SIGPIPE, SIG_IGN);  // the reader of a pipe is gone
+  std::signal(SIGPIPE, SIG_IGN);  // a pipe whose reader is gone
 #endif
 }
 
-// Whether standard output is a pipe that nobody reads any more. That is asked of the pipe: which of
-// many writes failed, and why, is not known at the end.
+// Whether standard output is a pipe whose reader is gone. The pipe itself is queried: at the end it
+// is not known which of many writes failed, and why.
 bool is_reader_gone() {
   pollfd output{.fd = STDOUT_FILENO, .events = POLLOUT, .revents = 0};
   return poll(&output, 1, 0) == 1 && (output.revents & POLLERR) != 0;
 }
 
-// Of a command that is done: its status, unless what it printed is lost. A reader that leaves, as
-// `head` does, has read what it wanted.
+// The exit status of a finished command: its own, unless its output was lost. A reader that leaves
+// early, as `head` does, has read what it wanted.
 int status_with_output(int status) {
   if (std::fflush(stdout) == 0 && std::ferror(stdout) == 0) return status;
   if (is_reader_gone()) return status;

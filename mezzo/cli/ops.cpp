@@ -1,4 +1,4 @@
-// mezzo ops: every operation with its precision rule and its kernels.
+// mezzo ops: lists every operation with its precision rule and its kernels.
 #include "mezzo/cli/command.h"
 #include "mezzo/cli/print.h"
 #include "mezzo/cli/table.h"

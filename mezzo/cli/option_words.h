@@ -1,4 +1,4 @@
-// How what the command line said becomes the options of a run, group by group.
+// Converts the texts of the command line to the options of a run, group by group.
 #pragma once
 
 #include <optional>
@@ -9,7 +9,8 @@
 
 namespace mezzo::cli {
 
-// Each sets the options of its group in `run`, and throws ArgumentError that names the option.
+// Each function sets the options of its group in `run`, and throws ArgumentError that names the
+// option.
 void set_precision(const SharedOptions& options, train::RunOptions& run);
 void set_beginning(const SharedOptions& options, train::RunOptions& run);
 void set_loss(const SharedOptions& options, train::RunOptions& run);
@@ -20,12 +21,12 @@ void set_watch(const SharedOptions& options, train::RunOptions& run);
 void set_device(const SharedOptions& options, train::RunOptions& run);
 void set_histograms(const SharedOptions& options, train::RunOptions& run);
 
-// The numbers of a text such as `0.9,0.999`, separated by commas or white space; empty if it is
-// none of numbers, or a comma has none on one of its sides.
+// The numbers of a text such as `0.9,0.999`, separated by commas or white space. Empty if the text
+// is not a list of numbers, or a comma lacks a number on one side.
 std::vector<double> numbers_in(std::string_view text);
 
-// Takes over a setting that was given. Throws ArgumentError if nothing reads it, naming `reader`,
-// the options under which something does.
+// Copies a given setting to `value`. Throws ArgumentError if nothing reads the setting; the message
+// names `reader`, the options under which something does.
 template <class Value>
 void set_if_read(const std::optional<Value>& given, bool is_read, const char* option,
                  const char* reader, Value& value) {

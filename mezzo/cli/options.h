@@ -1,4 +1,4 @@
-// Options that several subcommands share.
+// The options that several subcommands share.
 #pragma once
 
 #include <cstdint>
@@ -26,7 +26,7 @@ inline constexpr const char* kCheckpoints = "Checkpoints";
 inline constexpr const char* kOutput = "Output";
 }  // namespace heading
 
-// What was said of the optimizer.
+// The optimizer's options as given.
 struct OptimizerWords {
   std::string kind = "sgd";
   std::optional<double> lr{}, momentum{}, weight_decay{}, eps{}, clip{};
@@ -35,37 +35,37 @@ struct OptimizerWords {
   std::vector<std::string> lr_of{};  // `fc=0.1`
 };
 
-// What was said of the learning rates.
+// The learning-rate options as given.
 struct ScheduleWords {
   std::string kind = "constant";
   std::optional<double> lr_init{}, lr_end{}, lr_gamma{}, lr_factor{};
   std::optional<std::int64_t> lr_patience{}, lr_cooldown{};
 };
 
-// What the command line said, before it is understood.
+// The command line before it is interpreted.
 struct SharedOptions {
   train::RunOptions run{};
   std::string level = "O2";
-  std::optional<std::string> dtype{};  // bf16
+  std::optional<std::string> dtype{};  // default: bf16
   std::string keep_batchnorm{};
   std::string loss_scale{};
   std::string head{};
   std::string class_weights{};  // `balanced`, numbers or a file
   OptimizerWords optimizer{};
   ScheduleWords schedule{};
-  std::optional<std::string> monitor{};  // loss
+  std::optional<std::string> monitor{};  // default: loss
   std::string device = "cpu";
-  std::optional<std::int64_t> epochs{};  // one, or as many as --steps takes
+  std::optional<std::int64_t> epochs{};  // default: one, or as many as --steps takes
   bool tf32 = false;
   std::string bad_images = "error";
-  std::optional<std::int64_t> threads{};  // as many as there are cores
+  std::optional<std::int64_t> threads{};  // default: as many as there are cores
   std::string json{};
   std::string report{};
   std::string logdir{};
   std::optional<std::int64_t> histogram_every{};
   bool quiet = false;
 
-  // The run options with the texts above parsed into them. Throws ArgumentError for unknown names.
+  // The run options, with the texts above parsed into them. Throws ArgumentError for unknown names.
   train::RunOptions parsed() const;
 };
 
@@ -73,18 +73,18 @@ struct SharedOptions {
 void add_model_option(CLI::App& command, train::RunOptions& run);
 // --model --amp --dtype --keep-f32 --lower --keep-batchnorm-fp32: a model and its precision.
 void add_precision_options(CLI::App& command, SharedOptions& options);
-// The same without --amp, for a command that takes several levels.
+// Like add_precision_options(), without --amp, for a command that takes several levels.
 void add_precision_options_but_level(CLI::App& command, SharedOptions& options);
 // --loss-scale
 void add_loss_scale_option(CLI::App& command, SharedOptions& options);
-// --data --image-size --bad-images --workers: what names images and their size.
+// --data --image-size --bad-images --workers: the images and their size.
 void add_data_options(CLI::App& command, SharedOptions& options);
-// --batch-size, the same for training and for evaluation.
+// --batch-size, for training and for evaluation.
 void add_batch_size_option(CLI::App& command, SharedOptions& options);
-// Those, and --epochs --steps --no-shuffle --no-augment --mixup --cutmix: what a run reads, and for
-// how long.
+// The two groups above, and --epochs --steps --no-shuffle --no-augment --mixup --cutmix: the input
+// of a run, and its length.
 void add_training_data_options(CLI::App& command, SharedOptions& options);
-// --weights --head --freeze --zero-init-residual: what a run begins with, and what of it stays.
+// --weights --head --freeze --zero-init-residual: the initial weights, and which parts stay fixed.
 void add_beginning_options(CLI::App& command, SharedOptions& options);
 // --freeze
 void add_freeze_option(CLI::App& command, SharedOptions& options);
@@ -95,9 +95,10 @@ void add_optimizer_options(CLI::App& command, SharedOptions& options);
 void add_class_weights_option(CLI::App& command, SharedOptions& options);
 // --lr-schedule --lr-init --lr-end --lr-gamma --lr-factor --warmup-epochs ...
 void add_schedule_options(CLI::App& command, SharedOptions& options);
-// --ema --ema-warmup --early-stop --monitor: what follows the validation.
+// --ema --ema-warmup --early-stop --monitor: reactions to the validation.
 void add_watch_options(CLI::App& command, SharedOptions& options);
-// --graph --recompute --sync-batchnorm --seed and those of add_device_options(): how steps are run.
+// --graph --recompute --sync-batchnorm --seed and the options of add_device_options(): how steps
+// run.
 void add_execution_options(CLI::App& command, SharedOptions& options);
 // --device --tf32 --threads
 void add_device_options(CLI::App& command, SharedOptions& options);
@@ -108,13 +109,13 @@ void add_report_options(CLI::App& command, SharedOptions& options);
 // --json --quiet
 void add_output_options(CLI::App& command, SharedOptions& options);
 
-// Sets the epochs of a run to those that --steps takes, if only that was given.
+// Sets the epochs of a run to as many as --steps takes, if only --steps was given.
 void fit_epochs(const SharedOptions& options, const data::Dataset& images, train::RunOptions& run);
 
 // `O2/bf16`.
 std::string text_of(const amp::Policy& policy);
-// The policy of such a text, or of `O2` alone. Throws ArgumentError that begins with `option` and
-// names what exists, and if `dtype`, which --dtype gave, is another than that of the text.
+// Parses the policy of such a text, or of `O2` alone. Throws ArgumentError that begins with
+// `option` and names the valid values, also if `dtype`, from --dtype, contradicts the text.
 amp::Policy parse_policy(const std::string& text, const std::optional<std::string>& dtype,
                          const char* option = "--amp");
 

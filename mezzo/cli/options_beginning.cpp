@@ -1,4 +1,4 @@
-// Options of what a run begins with, what of it stays, and what is trained.
+// Options for the initial weights, the frozen parts, and the loss.
 #include <cctype>
 #include <charconv>
 #include <cstddef>
@@ -15,15 +15,15 @@ bool is_space(char letter) { return std::isspace(static_cast<unsigned char>(lett
 
 bool is_separator(char letter) { return letter == ',' || is_space(letter); }
 
-// Whoever writes a comma outside of a path means a list.
+// A comma outside of a path means a list.
 bool is_list(const std::string& said) {
   return said.find(',') != std::string::npos && said.find('/') == std::string::npos &&
          !std::ifstream(said).is_open();
 }
 
-// The numbers in a file of them.
+// Reads the numbers in a file.
 std::vector<double> numbers_in_file(const std::string& path) {
-  constexpr std::uint64_t kMostBytes = 1 << 20;  // of ten thousands of classes
+  constexpr std::uint64_t kMostBytes = 1 << 20;  // enough for tens of thousands of classes
   io::FileSource file(path, "--class-weights");
   check_arg(file.size() <= kMostBytes, "--class-weights", path, ": has ", file.size(),
             " bytes, which are no weights of classes. Write a number for each class");

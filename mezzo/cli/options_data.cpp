@@ -1,5 +1,4 @@
-// Options of data: what is read, how much at a time, and for how long; and of what a run begins
-// with.
+// Options for data: which images, how many at a time, and for how long.
 #include <algorithm>
 
 #include "mezzo/cli/option_words.h"
@@ -43,7 +42,7 @@ void add_training_data_options(CLI::App& command, SharedOptions& options) {
   add_batch_size_option(command, options);
   add(command.add_option("--epochs", options.epochs, "Passes over the data (1)"));
   add(command.add_option("--steps", options.run.steps, "End after so many steps"));
-  // As flags that are set to false, they would be called `--no-shuffle{false}` in the help.
+  // As flags that are set to false, they would appear as `--no-shuffle{false}` in the help.
   add(command.add_flag_callback(
       "--no-shuffle", [&options] { options.run.shuffle = false; }, "Images in file order"));
   add(command.add_flag_callback(
@@ -56,7 +55,7 @@ void add_training_data_options(CLI::App& command, SharedOptions& options) {
 
 void fit_epochs(const SharedOptions& options, const data::Dataset& images, train::RunOptions& run) {
   if (options.epochs.has_value() || !run.steps.has_value()) return;
-  // Where there is no whole batch, the loader says so.
+  // Without a whole batch, the loader reports the error.
   const std::int64_t per_epoch =
       std::max<std::int64_t>(images.size() / run.batch_size / run.process_count(), 1);
   run.epochs = std::min((*run.steps - 1) / per_epoch + 1, train::kMostEpochs);

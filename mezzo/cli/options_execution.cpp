@@ -1,4 +1,4 @@
-// Options of how steps are run, and on what.
+// Options for how and where steps run.
 #include "mezzo/cli/option_words.h"
 #include "mezzo/core/device_backend.h"
 #include "mezzo/core/parallel.h"
@@ -7,7 +7,7 @@
 namespace mezzo::cli {
 namespace {
 
-// A device that is not here is a wrong value like a folder that is not here: nothing has run yet.
+// A missing device is wrong input, like a missing folder: nothing has run yet.
 Device parse_device_option(const std::string& text) {
   const std::optional<Device> device = parse_device(text);
   check_arg(device.has_value(), "--device", "unknown device `", text,

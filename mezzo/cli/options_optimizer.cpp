@@ -1,4 +1,4 @@
-// Options of the update: the optimizer, and its learning rates.
+// Options for the update: the optimizer and its learning rates.
 #include <tuple>
 #include <utility>
 
@@ -30,7 +30,7 @@ std::optional<std::pair<double, double>> parse_betas(const std::string& text) {
   return std::pair{betas[0], betas[1]};
 }
 
-// `fc=0.1`. A pattern may have a `=` of its own.
+// Parses `fc=0.1`. The pattern may contain `=`.
 train::RateOf parse_rate_of(const std::string& text) {
   const std::size_t equals = text.rfind('=');
   const std::vector<double> rate =

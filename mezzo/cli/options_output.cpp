@@ -1,4 +1,4 @@
-// Options of what a run leaves behind: checkpoints, logs, a report.
+// Options for the output of a run: checkpoints, logs, a report.
 #include "mezzo/cli/option_words.h"
 
 namespace mezzo::cli {

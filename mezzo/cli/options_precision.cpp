@@ -1,4 +1,4 @@
-// Options of a model and its precision.
+// Options for a model and its precision.
 #include <charconv>
 #include <limits>
 

@@ -1,4 +1,4 @@
-// Options of what follows the validation of a run.
+// Options for what follows the validation of a run.
 #include "mezzo/cli/option_words.h"
 
 namespace mezzo::cli {

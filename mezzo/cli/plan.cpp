@@ -1,4 +1,4 @@
-// mezzo plan: what a model would run in which precision, and why.
+// mezzo plan: shows what a model would run in which precision, and why.
 #include "mezzo/amp/plan.h"
 
 #include <algorithm>
@@ -95,7 +95,7 @@ void add_plan(CLI::App& app) {
   CLI::App* command =
       app.add_subcommand("plan", "The precision of every operation of a model, and why");
   auto options = std::make_shared<PlanOptions>();
-  // Not "model": CLI11 2.4 takes a positional for the option of the same name.
+  // Not "model": CLI11 2.4 would take the positional for the option of the same name.
   CLI::Option* network = command->add_option("network", options->run.model, "Network, as --model");
   add_precision_options(*command, *options);
   network->excludes("--model");

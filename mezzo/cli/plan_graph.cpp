@@ -29,7 +29,7 @@ namespace {
 using graph::GraphReport;
 using graph::Phase;
 
-// Batch norm has nothing to normalise where a map is one pixel of one image.
+// With a single image, batch norm has nothing to normalise where a map is one pixel.
 constexpr std::int64_t kDefaultImages = 2;
 
 void write_text(const std::string& path, const std::string& text) {
@@ -40,11 +40,11 @@ struct CapturedStep {
   std::unique_ptr<nn::Module> net{};
   Shape input{};  // of the images
   GraphReport report{};
-  std::string dot{};  // empty unless they are asked for
+  std::string dot{};  // empty unless requested
   std::string text{};
 };
 
-// The step of train::run(), up to the place where it would run.
+// Captures the step of train::run() without running it.
 CapturedStep capture_step(const PlanOptions& options, const train::RunOptions& run) {
   const models::ModelConfig usual = models::usual_config(run.model);
   const std::int64_t size = run.image_size > 0 ? run.image_size : usual.image_size;

@@ -1,4 +1,4 @@
-// mezzo plan --graph: what graph mode makes of a model's training step.
+// mezzo plan --graph: shows what graph mode makes of a model's training step.
 #pragma once
 
 #include <cstdint>
@@ -13,18 +13,18 @@ namespace mezzo::cli {
 
 struct PlanOptions : SharedOptions {
   std::optional<std::int64_t> batch_size{};
-  bool wide = false;  // as plan_table()
-  std::string dot{};  // files to write
+  bool wide = false;  // as in plan_table()
+  std::string dot{};  // output files
   std::string text{};
 };
 
-// How many parameters and batch norms are frozen, as fields of an event.
+// The numbers of frozen parameters and batch norms, as fields of an event.
 Json frozen_fields(nn::Module& net);
-// What of the network is frozen, in a line, if anything is.
+// Prints a line about frozen parts of the network, if there are any.
 void print_frozen(nn::Module& net);
 
-// Captures a step as `mezzo train --graph` does, computes nothing, and prints and writes what the
-// options ask for.
+// Captures a step as `mezzo train --graph` does, without computing anything. Prints and writes what
+// the options request.
 void run_plan_graph(const PlanOptions& options);
 
 }  // namespace mezzo::cli

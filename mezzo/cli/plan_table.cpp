@@ -14,7 +14,7 @@ bool has_casts(const std::vector<PlanRow>& rows) {
   return std::ranges::any_of(rows, [](const PlanRow& row) { return !row.casts.empty(); });
 }
 
-// The table whose last column is what `last` says of a row.
+// A table whose last column is `last` of each row.
 template <class Last>
 PlanCells cells_of(const std::vector<PlanRow>& rows, const char* head, const Last& last) {
   const bool casts = has_casts(rows);
@@ -29,7 +29,7 @@ PlanCells cells_of(const std::vector<PlanRow>& rows, const char* head, const Las
   return cells;
 }
 
-// A reason, and how often each operation is called for it.
+// A reason, and the number of calls of each operation that it applies to.
 struct Reason {
   std::string rule{};
   std::string text{};
@@ -50,7 +50,7 @@ struct Reason {
   }
 };
 
-// All reasons, those of one rule side by side, rules in the order in which they come first.
+// All reasons. Those of one rule are adjacent, and rules keep the order in which they first occur.
 std::vector<Reason> reasons_of(const std::vector<PlanRow>& rows) {
   std::vector<Reason> reasons;
   for (const PlanRow& row : rows) {

@@ -1,4 +1,4 @@
-// What `mezzo plan` and reports show of operations: a table, and each reason once.
+// The table of operations in `mezzo plan` and in reports, where each reason appears once.
 #pragma once
 
 #include <cstddef>
@@ -9,7 +9,7 @@
 
 namespace mezzo::cli {
 
-inline constexpr std::size_t kPlanWidth = 100;  // columns of a line, unless --wide asks for more
+inline constexpr std::size_t kPlanWidth = 100;  // columns of a line without --wide
 
 // One call of an operation, as text.
 struct PlanRow {
@@ -17,25 +17,25 @@ struct PlanRow {
   std::string op{};
   std::string dtype{};
   std::string rule{};
-  std::string casts{};  // empty in all rows of a plan that counts them apart
+  std::string casts{};  // empty in all rows of a plan that lists casts separately
   std::string reason{};
 };
 
 std::vector<PlanRow> rows_of(const amp::Plan& plan);
 
-// Rows of cells, the first of them headers.
+// Rows of cells; the first row holds the headers.
 using PlanCells = std::vector<std::vector<std::string>>;
 
-// The calls with numbers for their reasons; and the reasons by number, those of one rule side by
-// side, with the operations that they are for.
+// The calls with the numbers of their reasons, and the reasons by number. Reasons of one rule are
+// adjacent, and each lists the operations that it applies to.
 struct NumberedPlan {
   PlanCells calls{};
   PlanCells reasons{};
 };
 NumberedPlan number_reasons(const std::vector<PlanRow>& rows);
 
-// A line for each row with its reason, if that is `wide` or fits kPlanWidth. Else the rows have the
-// numbers of their reasons, which stand below.
+// One line per row with its reason, if `wide` is set or the line fits kPlanWidth. Otherwise the
+// rows have the numbers of their reasons, which are listed below.
 std::string plan_table(const std::vector<PlanRow>& rows, bool wide);
 
 }  // namespace mezzo::cli

@@ -1,4 +1,4 @@
-// What the command says on standard output and standard error.
+// Writes the command's standard output and standard error.
 #pragma once
 
 #include <cstdio>
@@ -9,8 +9,8 @@
 
 namespace mezzo::cli {
 
-// Never throw for what cannot be written: a run outlives the terminal that shows it, and its files
-// are written wherever its output goes. main() asks in the end whether standard output is whole.
+// These functions do not throw if output cannot be written: a run outlives the terminal that shows
+// it, and its files are written wherever its output goes. main() checks standard output at the end.
 inline void put_text(std::FILE* file, const std::string& text) {
   static_cast<void>(std::fwrite(text.data(), 1, text.size(), file));
 }
@@ -23,8 +23,8 @@ void write_error(fmt::format_string<Args...> format, Args&&... args) {
   put_text(stderr, fmt::format(format, std::forward<Args>(args)...));
 }
 
-// A name from a file system, or what a message says of it, on one line: control characters, which
-// could change what a terminal shows, as spaces.
+// A name from a file system, or a message with one, on a single line. Control characters, which
+// could change what a terminal shows, become spaces.
 inline std::string on_one_line(std::string text) {
   for (char& c : text) {
     if (static_cast<unsigned char>(c) < 0x20 || c == 0x7f) c = ' ';

@@ -17,7 +17,7 @@ void silence(std::FILE* stream) {
   }
 }
 
-// What is warned of is the network, its precision or a checkpoint, which all have in common.
+// Warnings concern the network, its precision or a checkpoint, which all processes share.
 void write_but_warnings(logging::Topic topic, std::string_view line) {
   if (topic != logging::Topic::kWarning) logging::write_to_standard_error(topic, line);
 }

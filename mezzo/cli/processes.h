@@ -8,12 +8,12 @@
 
 namespace mezzo::cli {
 
-// The processes that share the work of this command. All but the first show no progress, say
-// nothing on standard output, and write none of the files that the options name: these are changed.
-// Warnings, which are the same in all, are the first one's, too.
+// The processes that share this command's work. All but the first show no progress, print nothing
+// on standard output, and write none of the output files, which are removed from `options`. Only
+// the first prints warnings, since they are the same in all.
 std::unique_ptr<distributed::ProcessGroup> share_work(SharedOptions& options);
 
-// Before an error that all have in common: only the first process says it.
+// Called before an error that all processes have in common: only the first one reports it.
 void leave_the_word_to_the_first(const distributed::ProcessGroup& processes);
 
 }  // namespace mezzo::cli

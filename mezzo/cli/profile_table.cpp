@@ -10,12 +10,12 @@ namespace {
 
 constexpr double kGiga = 1e9;
 
-// `12.3`, or `-` where there is nothing to count.
+// `12.3`, or `-` for 0.
 std::string number_or_dash(double value, int digits) {
   return value > 0 ? fmt::format("{:.{}f}", value, digits) : "-";
 }
 
-// `total_ms`: of which the row has a share.
+// `total_ms`: the time of which the row has a share.
 std::vector<std::string> cells_of(const train::ProfileRow& row, std::int64_t all_steps,
                                   double total_ms, const train::MachineRates& rates) {
   const auto steps = static_cast<double>(all_steps);
@@ -42,7 +42,8 @@ void print_profile(const train::Profile& profile, const train::RunResult& result
   const std::vector<train::ProfileRow> profiled = profile.rows();
   double in_kernels_ms = 0;
   for (const train::ProfileRow& row : profiled) in_kernels_ms += row.ms;
-  // Kernels of a device are timed alone, and waited for: what lies between them says nothing.
+  // Kernels of a device are timed one by one and waited for, so the time between them means
+  // nothing.
   const bool on_cpu = rates.device.is_cpu();
   const double total_ms = on_cpu ? result.total_ms : in_kernels_ms;
   for (const train::ProfileRow& row : profiled) {

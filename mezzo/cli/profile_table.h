@@ -1,4 +1,4 @@
-// What `mezzo bench --profile` shows.
+// The output of `mezzo bench --profile`.
 #pragma once
 
 #include "mezzo/cli/json_lines.h"
@@ -7,12 +7,12 @@
 
 namespace mezzo::cli {
 
-// A table with the time that each kernel takes in a step, and below it what a phase spends between
-// its kernels: dispatch, allocation, the tape. `result` is that of the profiled run.
+// Prints a table with the time of each kernel in a step. Below it is the time that each phase
+// spends outside kernels: dispatch, allocation, the tape. `result` belongs to the profiled run.
 void print_profile(const train::Profile& profile, const train::RunResult& result,
                    const train::MachineRates& rates);
 
-// The same as one JSON line per row.
+// Writes the same as one JSON line per row.
 void write_profile(JsonLines& json, const train::Profile& profile, const train::RunResult& result,
                    const train::MachineRates& rates);
 

@@ -117,9 +117,9 @@ void Progress::on_early_stop(const train::EarlyStop& event) {
                {"best_epoch", event.best_epoch}});
 }
 
-// Nothing of a run without a loss scale, which skips a step only for a loss that is not finite.
+// Empty for a run without a loss scale, which skips a step only if the loss is not finite.
 std::string Progress::scaling() const {
-  // An f32 number, in as few digits as tell it from others.
+  // The scale is an f32 value, printed with as few digits as identify it.
   const auto scale = static_cast<float>(scale_);
   return (is_scaled_ ? fmt::format(", scale {}", scale) : "") + skipped_text(skipped_);
 }
@@ -129,7 +129,7 @@ void Progress::draw(const train::StepEvent& event) {
   if (now - last_draw_ < kRedraw && event.step < total_steps_) return;
   last_draw_ = now;
   const double elapsed = std::chrono::duration<double>(now - start_).count();
-  // By the steps of this part of a run that was resumed.
+  // Only counts the steps of this part of a resumed run.
   const auto steps_done = static_cast<double>(event.step - first_step_);
   const auto steps_left = static_cast<double>(total_steps_ - event.step);
   draw_line(fmt::format("{}  {}  loss {:.4f}  {:.1f} ms/step  {} left", label_,
@@ -156,7 +156,7 @@ std::string skipped_text(std::int64_t steps) {
 }
 
 void draw_line(const std::string& text) {
-  // In the last column a cursor may be on the next line already.
+  // In the last column, a cursor may already be on the next line.
   write_error("\r\033[K{}", text.substr(0, terminal_width() - 1));
   std::fflush(stderr);
 }

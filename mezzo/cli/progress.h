@@ -1,4 +1,4 @@
-// How far a run has come.
+// Shows the progress of a run.
 #pragma once
 
 #include <chrono>
@@ -11,7 +11,7 @@
 
 namespace mezzo::cli {
 
-// Shows steps on a terminal as a bar, elsewhere as a line per epoch, and writes events.
+// Shows steps as a bar on a terminal, or as a line per epoch elsewhere, and writes events.
 class Progress final : public train::RunObserver {
  public:
   Progress(JsonLines& json, std::string label, bool quiet);
@@ -23,8 +23,8 @@ class Progress final : public train::RunObserver {
   void on_rate(const train::RateEvent& event) override;
   void on_early_stop(const train::EarlyStop& event) override;
 
-  // train::run() with an observer that tells this one. What comes behind the first step is on the
-  // way.
+  // Calls train::run() with an observer that passes events to this one. Failures after the first
+  // step count as failures while running.
   train::RunResult run(const train::RunOptions& options, const train::DataPair& data,
                        train::RunObserver& observer,
                        std::unique_ptr<nn::Module>* trained = nullptr);
@@ -39,12 +39,12 @@ class Progress final : public train::RunObserver {
   bool quiet_;
   bool is_terminal_;
   bool line_open_ = false;
-  bool has_begun_ = false;   // a step is done
-  bool is_average_ = false;  // what is tested
+  bool has_begun_ = false;   // the first step is done
+  bool is_average_ = false;  // whether averaged weights are tested
   std::int64_t total_steps_ = 0;
-  std::int64_t first_step_ = 0;  // that an earlier part of the run came to
-  bool is_scaled_ = false;       // the loss, by another number than 1 in some step
-  double scale_ = 1;             // of the latest step
+  std::int64_t first_step_ = 0;  // steps done by an earlier part of the run
+  bool is_scaled_ = false;       // whether the loss had a scale other than 1 in some step
+  double scale_ = 1;             // in the latest step
   std::int64_t skipped_ = 0;     // steps of the epoch so far
   std::chrono::steady_clock::time_point start_{};
   std::chrono::steady_clock::time_point last_draw_{};
@@ -52,13 +52,13 @@ class Progress final : public train::RunObserver {
 
 // `stopped early after epoch 9: loss was best in epoch 4 (0.3125)`
 std::string early_stop_text(const train::EarlyStop& stop);
-// `, 1 step skipped`; nothing of none.
+// `, 1 step skipped`; empty for 0.
 std::string skipped_text(std::int64_t steps);
 // `[======            ] 10/30`
 std::string bar(std::int64_t done, std::int64_t total);
-// In the place of the line before it on the terminal of standard error, cut to its width: of a line
-// that goes on in a second one, the next would leave the first.
+// Replaces the line before it on standard error's terminal, cut to its width. If a line wrapped,
+// the next one would only overwrite its last part.
 void draw_line(const std::string& text);
-constexpr std::chrono::milliseconds kRedraw{100};  // between two states of a bar
+constexpr std::chrono::milliseconds kRedraw{100};  // between two updates of a bar
 
 }  // namespace mezzo::cli

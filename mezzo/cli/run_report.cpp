@@ -28,14 +28,14 @@ std::string describe_scaling(const train::RunOptions& options) {
   return fmt::format("{}, from {}", is_fixed ? "fixed" : "dynamic", scaler.get_scale());
 }
 
-// Only at level auto does graph mode choose by itself what computes in 16 bits.
+// Only at level auto does graph mode choose by itself what is computed in 16 bits.
 std::string describe_plan(const train::RunOptions& options) {
   const bool may_differ = options.graph && options.policy.level == amp::Level::kAuto;
   return may_differ ? "as in eager mode; graph mode may lower more: mezzo plan --graph"
                     : "as it runs";
 }
 
-// Whose weights are validated, and what follows from it.
+// Whose weights are validated, and how the run reacts.
 std::string describe_watch(const train::RunOptions& options) {
   const train::WatchOptions& watch = options.watch;
   std::string text = "of the weights";
@@ -54,7 +54,7 @@ std::string describe_watch(const train::RunOptions& options) {
 
 using ConfigurationRows = std::vector<std::pair<std::string, std::string>>;
 
-// What a run begins with, and what it makes of its data: a row for each that was asked for.
+// Adds a row for each requested setting of the initial weights and of the data.
 void add_rows_if_asked(const train::RunOptions& options, ConfigurationRows& rows) {
   const train::FineTuning& tuning = options.fine_tuning;
   if (!tuning.weights.empty()) {
@@ -105,7 +105,7 @@ std::unique_ptr<nn::Module> initial_network(train::RunOptions options,
   return train::make_model(options, data.train->image_shape(), data.train->num_classes());
 }
 
-// Whatever the weights are, which a run that goes on has no file of.
+// The plan does not depend on the weights, and a resumed run has no file of them.
 NumberedPlan plan_of(const train::RunOptions& options, const train::DataPair& data,
                      nn::Module& net) {
   const Shape image = data.train->image_shape();
@@ -117,8 +117,7 @@ std::string name_of_class(const std::vector<std::string>& names, std::size_t num
   return names.empty() ? std::to_string(number) : names[number];
 }
 
-// Of probabilities [classes], which mixed images have: each class that has a part, the largest
-// first.
+// For probabilities [classes], which mixed images have: each class with a share, largest first.
 std::string parts_text(const std::vector<std::string>& names, std::span<const float> parts) {
   std::vector<std::size_t> classes;
   for (std::size_t i = 0; i < parts.size(); ++i) {
@@ -135,7 +134,7 @@ std::string parts_text(const std::vector<std::string>& names, std::span<const fl
   return text;
 }
 
-// What the images of a batch show: of labels [n], or of probabilities [n, classes].
+// The classes that the images of a batch show, from labels [n] or probabilities [n, classes].
 std::vector<std::string> labels_of(const data::Batch& batch, const data::Dataset& dataset) {
   const std::vector<std::string> names = dataset.class_names();
   std::vector<std::string> texts;
@@ -166,7 +165,7 @@ std::string report_title(const std::string& name, const std::string& data) {
   const std::string kind = colon == std::string::npos ? "" : data.substr(0, colon + 1);
   std::string path = data.substr(kind.size());
   while (path.size() > 1 && path.back() == '/') path.pop_back();
-  // From a folder's name on, if one is short enough.
+  // Starts at a folder's name, if that makes the text short enough.
   const std::size_t slash = path.find('/', path.size() > kLongest ? path.size() - kLongest : 0);
   const std::string end =
       slash == std::string::npos ? report::shortened(path, kLongest) : "…" + path.substr(slash);

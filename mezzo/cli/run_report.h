@@ -1,4 +1,4 @@
-// --report: gathers what a run does for its page.
+// --report: collects what a run's page shows.
 #pragma once
 
 #include <string>
@@ -9,17 +9,17 @@
 
 namespace mezzo::cli {
 
-// `lenet5 O2/bf16 on digits`, `... on mnist:…/fashion-mnist`: what a page is called. Of a long path
-// it has the end, for the whole stands in the configuration.
+// A page's title: `lenet5 O2/bf16 on digits`, `... on mnist:…/fashion-mnist`. Only the end of a
+// long path is shown, since the whole path is in the configuration.
 std::string report_title(const std::string& name, const std::string& data);
 
-// The page of a command with one run or several; does nothing without --report.
+// The page of a command with one or several runs; does nothing without --report.
 class RunReport {
  public:
-  // Throws FileError if the page could not be written: better before the training than after.
+  // Throws FileError if the page could not be written, so that it fails before the training.
   RunReport(std::string title, const std::string& path);
 
-  // Begins a run: its configuration, and the precision plan of its network on that data.
+  // Begins a run with its configuration and the precision plan of its network on that data.
   void begin(const std::string& name, const train::RunOptions& options,
              const train::DataPair& data);
   // Writes the page. Throws FileError.
@@ -33,7 +33,7 @@ class RunReport {
   report::Report report_;
 };
 
-// Notes the events of the run that was begun last, and passes them on.
+// Records the events of the run that was begun last, and passes them on.
 class ReportObserver final : public train::RunObserver {
  public:
   ReportObserver(RunReport& report, train::RunObserver& next) : report_(report), next_(next) {}

@@ -46,7 +46,7 @@ void wait_for_signals() {
   pthread_sigmask(SIG_BLOCK, &waited_for, nullptr);
   try {
     std::thread([waited_for] { act_on_all(waited_for); }).detach();
-  } catch (const std::system_error&) {  // no more threads: signals end the process as ever
+  } catch (const std::system_error&) {  // no more threads: signals end the process as usual
     pthread_sigmask(SIG_UNBLOCK, &waited_for, nullptr);
   }
 }

@@ -1,18 +1,18 @@
-// Ending a training run from outside without losing it.
+// Lets a signal end a training run without losing its work.
 #pragma once
 
 namespace mezzo::cli {
 
-// From now on SIGINT and SIGTERM are waited for in a thread of their own, which ends the process as
-// they usually do, or asks a run to stop. To be called before there are other threads: all of them
-// block these signals. Those that the process ignores stay ignored.
+// Starts a thread that waits for SIGINT and SIGTERM. It ends the process as these signals usually
+// do, or asks a run to stop. Must be called before other threads start, since all of them must
+// block these signals. Signals that the process ignores stay ignored.
 //
-// No handler may run instead. oneDNN's matrix products keep an address on the heap in the stack
-// pointer (seen in 2.6.3, with AVX2), and the kernel would write the frame of a handler there, over
-// whatever lies below.
+// A signal handler would not be safe. oneDNN's matrix products keep a heap address in the stack
+// pointer (seen in 2.6.3, with AVX2), and the kernel would write the handler's frame there, over
+// the memory below.
 void wait_for_signals();
 
-// While it exists, the first of these signals only asks the run to end after its current step; a
+// While it exists, the first of these signals only asks the run to end after its current step. A
 // second one ends the process at once, as usual.
 class StopOnSignal {
  public:

@@ -14,7 +14,7 @@ std::string check_text(const std::string& text) {
   return text.empty() ? "an empty value. Leave the option out, or give it one" : std::string();
 }
 
-// Of nothing but commas there is no item, and the parser takes the next option for one.
+// A text of only commas has no item, and the parser takes the next option for one.
 std::string check_item(const std::string& text) {
   if (!text.starts_with('-')) return check_text(text);
   return "the list before `" + text + "` is empty. Leave the option out, or name something";
@@ -43,11 +43,11 @@ std::string check_digits(const std::string& text, bool may_be_negative) {
 std::string check_size(const std::string& text) {
   std::int64_t size = 0;
   const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), size);
-  if (error != std::errc() || size >= 1) return {};  // check_digits() says what is no number
+  if (error != std::errc() || size >= 1) return {};  // check_digits() reports what is not a number
   return "must be at least 1: " + text + ". Leave the option out for the usual";
 }
 
-// One that is beyond f64 is an infinity to the parser, or 0.
+// A number beyond f64 would become infinity or 0 in the parser.
 std::string check_number(const std::string& text) {
   double number = 0;
   const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), number);

@@ -1,4 +1,4 @@
-// What no option of any command takes.
+// Rejects option values that no command accepts.
 #pragma once
 
 #include <cstdint>
@@ -8,16 +8,16 @@
 
 namespace mezzo::cli {
 
-// An option for a size that is 0 as long as it is not given: it refuses values below 1, of which 0
-// would read as if it were not there.
+// Adds an option for a size whose variable is 0 if the option is not given. It refuses values below
+// 1, because 0 would look as if it were not given.
 CLI::Option* add_size(CLI::App& command, const std::string& name, std::int64_t& size,
                       const std::string& help);
 
-// Has every option of the subcommands refuse empty text, which a variable that is not set leaves
-// and which would read as if the option were not there, and integers that CLI11 reads otherwise
-// than a person: 010 as 8, -1 as a large unsigned number, and what is too large as the largest.
-// Other numbers are decimal, too. Flags take no value. Where a command has arguments beside its
-// options, those are not taken for more values of a list, which commas separate.
+// Makes every option of the subcommands refuse empty text, which an unset shell variable leaves and
+// which would look as if the option were not given. Options also refuse integers that CLI11 reads
+// differently from a person: 010 as 8, -1 as a large unsigned number, and too large a number as the
+// largest one. Other numbers must be decimal, too. Flags take no value. If a command has positional
+// arguments, they are not taken as further values of a list, whose values are separated by commas.
 void refuse_odd_values(CLI::App& app);
 
 }  // namespace mezzo::cli

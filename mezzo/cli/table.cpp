@@ -14,7 +14,7 @@ bool is_number(const std::string& cell) {
   return cell.find_first_of("0123456789-") == 0 || cell == "nan" || cell == "inf";
 }
 
-// How wide a column is, and whether it holds numbers, which are aligned to the right.
+// The width of a column, and whether it holds numbers, which are right-aligned.
 struct Column {
   std::size_t width = 0;
   bool numbers = true;
@@ -53,8 +53,8 @@ std::vector<std::size_t> widths_of(const Rows& rows) {
   return widths;
 }
 
-// Lets the columns in `wrapped` share what the others leave of `width`; what a narrow one does not
-// need is left to wider ones.
+// Divides the width that the other columns leave among those in `wrapped`. The unused share of
+// narrow columns goes to wider ones.
 std::vector<std::size_t> shared_widths(std::vector<std::size_t> widths, std::size_t width,
                                        std::vector<std::size_t> wrapped) {
   constexpr std::size_t kLeast = 12;
@@ -72,7 +72,7 @@ std::vector<std::size_t> shared_widths(std::vector<std::size_t> widths, std::siz
   return widths;
 }
 
-// The rows that one row becomes whose cells are wrapped.
+// The lines of a row whose cells are wrapped.
 Rows wrapped_row(const std::vector<std::string>& row, const std::vector<std::size_t>& widths,
                  const std::vector<std::size_t>& wrapped) {
   Rows lines{row};

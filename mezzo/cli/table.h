@@ -1,4 +1,4 @@
-// Results as text.
+// Formats results as text.
 #pragma once
 
 #include <cstddef>
@@ -8,23 +8,24 @@
 
 namespace mezzo::cli {
 
-// Rows of cells under a header; columns of numbers are aligned to the right, others to the left.
+// Formats rows of cells under a header; columns of numbers are right-aligned, others left-aligned.
 std::string format_table(const std::vector<std::vector<std::string>>& rows);
 
-// The same in at most `width` columns of the terminal where that can be: cells of the `wrapped`
-// columns take several lines, broken at spaces, and share what the other columns leave.
+// Like format_table() above, in at most `width` terminal columns if possible. Cells of the
+// `wrapped` columns are broken at spaces into several lines, and share the width that the other
+// columns leave.
 std::string format_table(const std::vector<std::vector<std::string>>& rows, std::size_t width,
                          const std::vector<std::size_t>& wrapped);
 
-// How many columns of the terminal the widest line of a text takes.
+// The width of the longest line of a text in terminal columns.
 std::size_t width_of(const std::string& text);
 
-// The words of a text on lines of at most `width`; a longer word has a line to itself. The first
-// line goes on where `indent` columns are taken, and the others begin with as many spaces. No line
-// end after the last.
+// Breaks a text into lines of at most `width`; a longer word gets its own line. The first line
+// starts at column `indent`, and the others begin with as many spaces. There is no line end after
+// the last line.
 std::string wrap(const std::string& text, std::size_t width, std::size_t indent = 0);
 
-// A loss as it is printed: `nan`, where fmt would print `-nan` if the bit of the sign is set.
+// A loss for printing: `nan` instead of the `-nan` that fmt prints if the sign bit is set.
 double without_sign(double loss);
 
 // `1.25 GB`, `12.3 MB`.

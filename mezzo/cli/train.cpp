@@ -33,7 +33,7 @@ void print_result(const train::RunOptions& options, const train::RunResult& resu
   write_out("{} at {}: accuracy {:.2f} %, loss {:.4f}{}", options.model, text_of(options.policy),
             100 * result.test.accuracy, without_sign(result.test.loss),
             options.watch.ema.has_value() ? " of averaged weights" : "");
-  // A run that was resumed may have been done before.
+  // A resumed run may already have been finished.
   if (result.total_ms > 0) {
     write_out(", {:.2f} ms/step, {:.0f} images/s, peak {}", result.step_ms_median,
               result.images_per_s, format_bytes(result.peak_bytes));
@@ -52,7 +52,7 @@ void check_files(const TrainOptions& options) {
                   json,
                   page});
   const NamedFile save{"--save", options.save};
-  check_distinct({json, page, save});  // over --weights, if wanted
+  check_distinct({json, page, save});  // over --weights, if the user wants that
   check_distinct({{"--class-weights", options.class_weights}, save});
   check_outputs({json, page, save},
                 {.folders = {{"--checkpoint-dir", options.run.checkpoints.folder},
@@ -60,7 +60,8 @@ void check_files(const TrainOptions& options) {
                  .data = options.run.data});
 }
 
-// The weights and the page. Where one cannot be written, the other is, and then that is an error.
+// Writes the weights and the page. If one cannot be written, the other still is, and then the error
+// is thrown.
 void write_both(const std::string& save, const nn::Module& trained, const RunReport& report) {
   try {
     if (!save.empty()) io::write_safetensors(save, trained.state());
@@ -102,7 +103,7 @@ void run_train(TrainOptions options) {
     result = progress.run(run, data, observer, &trained);
     json.write(result.stopped ? stopped_event(result) : result_event(run, result, true));
   } catch (...) {
-    // Steps are worth more than what failed behind them.
+    // The completed steps are saved even though something failed after them.
     if (trained != nullptr) write_in_spite([&] { write_both(options.save, *trained, report); });
     distributed::meet_in_failure(*processes);
     throw;
@@ -112,7 +113,7 @@ void run_train(TrainOptions options) {
   print_left_out(*data.test, "test");
   on_the_way([&] { write_both(options.save, *trained, report); });
   if (result.stopped) {
-    // The launcher ends all processes at the first that fails, and one may still be writing.
+    // The launcher ends all processes when the first one fails, and one may still be writing.
     distributed::meet(*processes);
     leave_the_word_to_the_first(*processes);
     fail<Error>("train", "stopped by a signal after step ", result.steps,

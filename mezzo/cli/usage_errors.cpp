@@ -10,7 +10,7 @@
 namespace mezzo::cli {
 namespace {
 
-// Letters to insert, delete or exchange to come from `a` to `b` (Levenshtein's distance).
+// The number of letters to insert, delete or exchange between `a` and `b` (Levenshtein distance).
 std::size_t edits_between(std::string_view a, std::string_view b) {
   std::vector<std::size_t> row(b.size() + 1);
   std::iota(row.begin(), row.end(), std::size_t{0});
@@ -25,7 +25,7 @@ std::size_t edits_between(std::string_view a, std::string_view b) {
   return row.back();
 }
 
-// The name that `word` is a slip of the fingers from, as the end of a message, or nothing.
+// The name that `word` probably misspells, as the end of a message; empty if there is none.
 std::string suggestion(const std::string& word, const std::vector<std::string>& names) {
   constexpr std::size_t kMostEdits = 2;
   const auto edits = [&](const std::string& name) { return edits_between(word, name); };
@@ -51,7 +51,7 @@ std::string unexpected(const CLI::App& command, const std::string& word) {
   return "there is no option `" + name + "`" + suggestion(name, option_names(command));
 }
 
-// "--name: ...", and "name was ..." of a flag: the option.
+// The option in "--name: ...", or in "name was ..." of a flag.
 std::string option_of(const std::string& text) {
   const std::string name = text.substr(0, text.find_first_of(": "));
   return name.starts_with('-') ? name : "--" + name;
@@ -75,7 +75,7 @@ std::string what_is_wrong(const CLI::ParseError& error, const CLI::App& app,
   }
   if (dynamic_cast<const CLI::ArgumentMismatch*>(&error) != nullptr) return mismatch(error.what());
   if (lacks_some && command == nullptr) return "a command is missing";
-  // Only a name that may stand for an option's value, as in `plan lenet5`, excludes that option.
+  // Only a positional that stands for an option's value, as in `plan lenet5`, excludes that option.
   if (dynamic_cast<const CLI::ExcludesError*>(&error) != nullptr) {
     const std::string text = error.what();  // `model excludes --model`
     return "the " + text.substr(0, text.find(' ')) + " is named twice, with and without " +
@@ -84,7 +84,7 @@ std::string what_is_wrong(const CLI::ParseError& error, const CLI::App& app,
   return error.what();
 }
 
-// Of a list that names something: of one that names nothing, the parser finds no value.
+// For a list that names something; if it names nothing, the parser finds no value.
 bool has_empty_entry(const std::string& list) {
   if (list.find_first_not_of(',') == std::string::npos) return false;
   return list.front() == ',' || list.back() == ',' || list.find(",,") != std::string::npos;
@@ -101,7 +101,7 @@ std::string usage_error(const CLI::ParseError& error, const CLI::App& app,
 }
 
 std::string empty_entry_in(const CLI::App& command, const std::vector<std::string>& arguments) {
-  const CLI::Option* option = nullptr;  // whose values these are
+  const CLI::Option* option = nullptr;  // the option that the current arguments belong to
   for (const std::string& argument : arguments) {
     std::string value = argument;
     if (argument.starts_with('-')) {

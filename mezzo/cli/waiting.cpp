@@ -1,11 +1,11 @@
-// How long the command's threads spin for each other before they sleep.
+// Limits how long the command's threads spin for each other before they sleep.
 //
-// libgomp's own choice, 300,000 turns, is milliseconds: where another program keeps a core busy, a
-// thread that waits for one that is not running keeps its core from it, and a step of ResNet-20
-// took 1680 ms instead of 138. On a quiet machine no difference was found. libgomp reads the number
-// from the environment when it is loaded, before main() could set it; so the command starts itself
-// once more, as early as a program can: libraries are not even initialised, for that would take
-// longer than the rest.
+// libgomp's own choice, 300,000 turns, takes milliseconds. If another program keeps a core busy, a
+// spinning thread takes the core from the thread that it waits for: a step of ResNet-20 took 1680
+// ms instead of 138. On a quiet machine no difference was found. libgomp reads the number from the
+// environment when it is loaded, before main() could set it. So the command executes itself once
+// more, as early as a program can: before libraries are even initialised, which would take longer
+// than everything else.
 #if defined(__linux__)
 #include <array>
 #include <cstddef>
@@ -16,9 +16,9 @@
 
 namespace {
 
-// Runs before main() and before anything of the libraries: plain memory and a system call only.
+// Runs before main() and before the libraries are initialised: only plain memory and system calls.
 void bound_waiting(int /*count*/, char** arguments, char** environment) {
-  // Started through the dynamic loader, /proc/self/exe is that one.
+  // If the dynamic loader was started as the program, /proc/self/exe is the loader.
   if (getauxval(AT_BASE) == 0) return;
   static char setting[] = "GOMP_SPINCOUNT=20000";
   static std::array<char*, 4096> extended{};
@@ -31,11 +31,11 @@ void bound_waiting(int /*count*/, char** arguments, char** environment) {
     extended[count] = environment[count];
   }
   extended[count] = setting;
-  // By its own path: started as /proc/self/exe, it would be called `exe` by ps and top.
+  // Uses its own path: started as /proc/self/exe, it would be called `exe` by ps and top.
   static std::array<char, 4096> path{};
   const ssize_t length = readlink("/proc/self/exe", path.data(), path.size() - 1);
   if (length > 0) execve(path.data(), arguments, extended.data());
-  // Here if the system does not let it: then threads spin as libgomp likes.
+  // Reached if the system refuses: then threads spin for libgomp's default.
 }
 
 [[gnu::section(".preinit_array"), gnu::used]] void (*const kBoundWaiting)(int, char**,

@@ -35,7 +35,7 @@ void check_sampled(const BatchOrder& order, const std::vector<std::int64_t>& exa
   }
 }
 
-// How often each example has come before.
+// How often each example has already occurred.
 std::vector<std::int64_t> repeats_among(const std::vector<std::int64_t>& examples,
                                         std::int64_t set_size) {
   std::vector<std::int64_t> counts(static_cast<std::size_t>(set_size));
@@ -100,7 +100,7 @@ void BatchSource::seek(LoaderPosition position) {
 }
 
 bool BatchSource::next(Batch& batch) {
-  batch = {};  // before waiting, so that its memory can serve again
+  batch = {};  // before waiting, so that its memory can be reused
   if (position_.step >= steps_per_epoch()) {
     seek({position_.epoch + 1, 0});
     return false;
@@ -108,12 +108,12 @@ bool BatchSource::next(Batch& batch) {
   if (!started_) {
     order_epoch();
     begin_epoch();
-    started_ = true;  // last: what fails is tried again by the next call
+    started_ = true;  // last: the next call retries what failed
   }
   try {
     batch = take_batch();
   } catch (...) {
-    seek(position_);  // what was made ahead would fail for good
+    seek(position_);  // what was prefetched would fail for good
     throw;
   }
   ++position_.step;

@@ -13,7 +13,7 @@ BatchWorkers::BatchWorkers(Plan plan) : plan_(std::move(plan)), next_step_(plan_
   for (std::int64_t i = 0; i < plan_.workers; ++i) start(i);
 }
 
-// Limits of processes, of the user or of a container are met here.
+// Thread limits of the process, the user or a container show up here.
 void BatchWorkers::start(std::int64_t worker) {
   try {
     threads_.emplace_back([this](const std::stop_token& stop) { run(stop); });
@@ -61,7 +61,7 @@ BatchWorkers::Job& BatchWorkers::claimable_job() {
       failed_ = true;
       job.fail_at(0, std::current_exception());
     }
-    changed_.notify_all();  // there is work for the others too
+    changed_.notify_all();  // there is work for the others, too
   }
   return jobs_.back();
 }
@@ -83,14 +83,14 @@ void BatchWorkers::do_unlocked(Job& job, std::int64_t image, std::unique_lock<st
 }
 
 void BatchWorkers::work_on(Job& job, std::unique_lock<std::mutex>& lock) {
-  // Few enough claims that taking one costs nothing, small enough that threads end together.
+  // Few enough claims that taking one costs little, yet small enough that threads end together.
   constexpr std::int64_t kClaims = 4;
   const std::int64_t part = std::max<std::int64_t>(1, job.images / (kClaims * plan_.workers));
   const std::int64_t begin = job.claimed;
   const std::int64_t end = std::min(begin + part, job.images);
   job.claimed = end;
   do_unlocked(job, begin, lock, [&] { plan_.fill(job.batch, job.step, begin, end); });
-  // Complete it is, for those who wait, once it is finished.
+  // A waiting consumer sees the batch as complete only once it is finished.
   const bool is_last = job.done + end - begin == job.images;
   if (is_last && plan_.finish && job.error == nullptr) {
     do_unlocked(job, begin, lock, [&] { plan_.finish(job.batch, job.step); });
@@ -98,7 +98,7 @@ void BatchWorkers::work_on(Job& job, std::unique_lock<std::mutex>& lock) {
   job.done += end - begin;
 }
 
-// What escapes from a thread would end the program.
+// An exception that escaped from a thread would end the program.
 void BatchWorkers::run(const std::stop_token& stop) {
   try {
     work(stop);

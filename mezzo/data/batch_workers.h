@@ -16,10 +16,10 @@
 
 namespace mezzo::data {
 
-// Makes the batches of steps first, first + 1, ..., end - 1 and keeps up to `ahead` of them, ready
-// or in the making. All threads work on the images of one batch before they open the next, so that
-// the first one is there as soon as can be. They run no parallel loops: the cores belong to the
-// training step.
+// Makes the batches of steps first, first + 1, ..., end - 1 and keeps up to `ahead` of them
+// finished or in progress. All threads work on the images of one batch before they start the next,
+// so that the first batch is ready as early as possible. They run no parallel loops, since the
+// cores belong to the training step.
 class BatchWorkers {
  public:
   struct Plan {
@@ -27,32 +27,33 @@ class BatchWorkers {
     std::int64_t end = 0;
     std::int64_t ahead = 1;
     std::int64_t workers = 1;
-    // A batch of that step with room for its images.
+    // Allocates the batch of that step.
     std::function<Batch(std::int64_t step)> open;
-    // Writes images begin to end - 1 of the batch of that step; on several threads at once, for
-    // other images.
+    // Writes images begin to end - 1 of the batch of that step. Called on several threads at once,
+    // for disjoint images.
     std::function<void(Batch& batch, std::int64_t step, std::int64_t begin, std::int64_t end)> fill;
-    // Of a batch with all its images, if there is anything left to do; on one thread.
+    // Called on one thread when all images of a batch are written; may be empty.
     std::function<void(Batch& batch, std::int64_t step)> finish{};
   };
 
-  // Throws UnsupportedError if a thread cannot be started; those that were are gone then.
+  // Throws UnsupportedError if a thread cannot be started; threads already started are then gone.
   explicit BatchWorkers(Plan plan);
 
-  // Waits for the next batch. If making it threw, throws that (of its first image that did), and
-  // again whenever asked; no batch follows. The same if a thread failed before there was a batch.
+  // Waits for the next batch. If making it threw, rethrows the error of its first failed image, now
+  // and on every later call; no batch follows. Does the same if a thread failed before there was a
+  // batch.
   Batch take();
-  // The batch that take() will return, if that would neither wait nor throw; null otherwise. It
-  // stays as it is until then.
+  // The batch that take() will return, if take() would neither wait nor throw; otherwise null. The
+  // batch does not change until then.
   const Batch* ready();
 
  private:
-  // A batch in the making.
+  // A batch in progress.
   struct Job {
     Batch batch{};
     std::int64_t step = 0;
     std::int64_t images = 0;
-    std::int64_t claimed = 0;  // images that some thread has taken on
+    std::int64_t claimed = 0;  // images that threads have started on
     std::int64_t done = 0;
     std::exception_ptr error{};
     std::int64_t error_image = std::numeric_limits<std::int64_t>::max();
@@ -69,10 +70,10 @@ class BatchWorkers {
   void run(const std::stop_token& stop);
   void work(const std::stop_token& stop);
   bool has_work() const;
-  // The newest batch, with images that nobody has claimed; opened if need be. has_work() was true.
+  // The newest batch with unclaimed images; opened if necessary. Requires has_work().
   Job& claimable_job();
   void work_on(Job& job, std::unique_lock<std::mutex>& lock);
-  // Does `work` without the lock. What it throws is the job's error, at that image.
+  // Runs `work` without holding the lock. An exception becomes the job's error, at that image.
   template <class Work>
   void do_unlocked(Job& job, std::int64_t image, std::unique_lock<std::mutex>& lock,
                    const Work& work);
@@ -80,11 +81,11 @@ class BatchWorkers {
   Plan plan_;
   std::mutex mutex_;
   std::condition_variable_any changed_;
-  std::deque<Job> jobs_;  // in the order of steps; references stay good while others come and go
+  std::deque<Job> jobs_;  // by step; references survive insertion and removal at the ends
   std::int64_t next_step_;
   bool failed_ = false;
-  std::exception_ptr error_{};         // that no job holds; what came before it is still taken
-  std::vector<std::jthread> threads_;  // last: they stop before what they use goes
+  std::exception_ptr error_{};         // belongs to no job; earlier batches are still taken
+  std::vector<std::jthread> threads_;  // last: they stop before what they use is destroyed
 };
 
 }  // namespace mezzo::data

@@ -11,7 +11,7 @@ namespace mezzo::data {
 namespace {
 
 constexpr std::size_t kBuffer = 1 << 17;
-constexpr int kGzipOnly = 16 + MAX_WBITS;  // as zlib numbers formats
+constexpr int kGzipOnly = 16 + MAX_WBITS;  // zlib's number for the format
 
 }  // namespace
 
@@ -65,7 +65,7 @@ std::size_t ByteReader::unpack(std::uint8_t* out, std::size_t count) {
   return part - stream_->avail_out;
 }
 
-// Reads on, behind the bytes that are not used yet.
+// Reads more bytes of the file and appends them to the unused ones.
 void ByteReader::refill() {
   const std::size_t rest = stream_->avail_in;
   std::copy_n(stream_->next_in, rest, buffer_.data());

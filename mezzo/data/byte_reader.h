@@ -1,4 +1,4 @@
-// The bytes of a file, unpacked if it is compressed with gzip.
+// Reads the bytes of a file, unpacked if it is compressed with gzip.
 #pragma once
 
 #include <cstddef>
@@ -10,11 +10,11 @@
 
 #include "mezzo/io/source.h"
 
-struct z_stream_s;  // zlib's, whose header programs that link mezzo need not have
+struct z_stream_s;  // zlib's; programs that link mezzo need not have its header
 
 namespace mezzo::data {
 
-// Reads a file in order. All failures are FileErrors `[op] PATH: ...`; `op` must outlive the
+// Reads a file sequentially. All failures are FileErrors `[op] PATH: ...`; `op` must outlive the
 // reader.
 class ByteReader {
  public:
@@ -25,16 +25,16 @@ class ByteReader {
   ~ByteReader();
 
   const std::string& path() const { return file_.name(); }
-  // Of the file as it is on the disk.
+  // The size of the file on the disk.
   std::uint64_t file_bytes() const { return file_.size(); }
   // True if the file is not compressed.
   bool is_plain() const { return is_plain_; }
 
-  // Up to `count` bytes; fewer only at the end of the file. Throws FileError on damaged data, and
-  // if what follows compressed data is neither more of it nor zeros, which pad a file.
+  // Reads up to `count` bytes; fewer only at the end of the file. Throws FileError on damaged data,
+  // and if compressed data is followed by anything but more compressed data or padding zeros.
   std::size_t read(std::uint8_t* out, std::size_t count);
-  // True if compressed data stopped before its end, seen once read() gave fewer bytes than asked
-  // for.
+  // True if compressed data ended too early. Known once read() has given fewer bytes than
+  // requested.
   bool ends_early() const { return is_in_member_; }
 
  private:
@@ -47,11 +47,11 @@ class ByteReader {
 
   std::string_view op_;
   io::FileSource file_;
-  std::vector<std::uint8_t> buffer_;  // of bytes of the file
-  // Also says which of them are not used yet.
+  std::vector<std::uint8_t> buffer_;  // bytes of the file as stored
+  // zlib's state, which also says which bytes of the buffer are not used yet.
   std::unique_ptr<z_stream_s> stream_;
   bool is_plain_ = true;
-  bool is_in_member_ = false;  // one of the compressed parts that a file consists of
+  bool is_in_member_ = false;  // within one of the compressed members of a gzip file
 };
 
 }  // namespace mezzo::data

@@ -29,7 +29,7 @@ std::vector<std::string> batch_names(Split split) {
           "data_batch_5.bin"};
 }
 
-// Where the batches of a split are: in a folder of their own, or with all others.
+// The folder of a split's batches: a folder of their own, or the one of all batches.
 std::filesystem::path batch_folder(const std::string& folder, Split split) {
   std::error_code ignored;
   if (!std::filesystem::is_directory(folder, ignored)) {
@@ -69,7 +69,7 @@ std::vector<std::uint8_t> read_records(const std::filesystem::path& path) {
   return bytes;
 }
 
-// Planes of red, green and blue as pixels of three bytes.
+// Converts planes of red, green and blue to pixels of three bytes.
 void interleave(const std::uint8_t* planes, std::uint8_t* pixels) {
   for (std::size_t i = 0; i < kPlane; ++i) {
     for (std::size_t channel = 0; channel < kChannels; ++channel) {

@@ -12,8 +12,8 @@
 namespace mezzo::data {
 namespace {
 
-// An image as numbers from 0 to 1, channels innermost. f32: bytes have 8 bits, and four steps in
-// f32 stay within a thousandth of a byte, where bytes in between would be rounded four times.
+// An image as values from 0 to 1, channels innermost. Bytes have 8 bits, and four steps in f32 stay
+// within a thousandth of a byte; bytes in between would be rounded four times.
 using Colours = std::vector<float>;
 constexpr float kMostByte = 255;
 
@@ -28,7 +28,7 @@ Colours colours_of(const ImageView& in) {
   return colours;
 }
 
-// Of a number from 0 to 1.
+// The byte of a value from 0 to 1.
 std::uint8_t byte_of(float number) {
   return static_cast<std::uint8_t>(std::floor(number * kMostByte + 0.5F));
 }
@@ -64,7 +64,7 @@ void change_saturation(Colours& colours, float factor) {
 }
 
 struct Hsv {
-  float hue = 0;  // in turns, from red by way of green and blue
+  float hue = 0;  // in turns, from red through green and blue
   float saturation = 0;
   float value = 0;
 };
@@ -89,8 +89,8 @@ Hsv to_hsv(const float* pixel) {
 
 void from_hsv(const Hsv& colour, float* pixel) {
   const float sixths = (colour.hue - std::floor(colour.hue)) * 6;
-  // How far each channel lies below the value: not at all for a third of the circle around its
-  // colour, by the saturation for the third across, and in between elsewhere.
+  // The distance of each channel below the value: 0 for a third of the circle around its colour,
+  // the saturation for the opposite third, and linear in between.
   const auto channel = [&](float centre) {
     float away = std::abs(sixths - centre);
     away = std::min(away, 6 - away);
@@ -188,7 +188,7 @@ void RandomGrayscale::apply(const ImageView& in, Generator& random,
   for (std::size_t i = 0; i < colours.size(); i += 3) {
     const float grey = grey_of(&colours[i]);
     for (std::size_t c = 0; c < 3; ++c) {
-      // The weights sum to 0.9999: no grey is above 1.
+      // The weights sum to 0.9999, so no grey is above 1.
       out[i + c] = byte_of(becomes_grey ? grey : colours[i + c]);
     }
   }

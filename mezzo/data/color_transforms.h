@@ -1,5 +1,5 @@
-// Transforms that change the colours of images at random, as torchvision defines them on images of
-// numbers from 0 to 1. They compute in f32 and round once, at the end.
+// Transforms that randomly change the colours of images, as torchvision defines them for images
+// with values from 0 to 1. They compute in f32 and round once, at the end.
 #pragma once
 
 #include <cstdint>
@@ -11,14 +11,14 @@
 
 namespace mezzo::data {
 
-// Brightness, contrast, saturation and hue changed in a random order; torchvision's ColorJitter.
-// Factors are uniform in [max(0, 1 - amount), 1 + amount], and the shift of the hue is uniform in
-// [-hue, hue] turns of the colour circle. With 0 nothing is changed, and nothing drawn but the
-// order. A pixel x becomes, cut off at 0 and 1:
+// Changes brightness, contrast, saturation and hue in a random order; torchvision's ColorJitter.
+// Factors are uniform in [max(0, 1 - amount), 1 + amount]. The shift of the hue is uniform in
+// [-hue, hue] turns of the colour circle. With amounts of 0 nothing changes, and only the order is
+// drawn. A pixel x becomes, clamped to [0, 1]:
 //   brightness   factor * x
 //   contrast     factor * x + (1 - factor) * the mean of the grey image
 //   saturation   factor * x + (1 - factor) * the grey of this pixel
-//   hue          the colour of the same value and saturation (HSV), so far around the circle
+//   hue          the colour with the same value and saturation (HSV) and the shifted hue
 // Grey is 0.2989 red + 0.587 green + 0.114 blue. Takes images of 1 or 3 channels; grey ones have no
 // saturation and no hue.
 struct ColorJitter {
@@ -31,8 +31,8 @@ struct ColorJitter {
   void apply(const ImageView& in, Generator& random, std::span<std::uint8_t> out) const;
 };
 
-// The grey of each pixel in all three channels, or not; torchvision's RandomGrayscale. Takes images
-// of 3 channels.
+// Replaces all three channels by the pixel's grey, with the given probability; torchvision's
+// RandomGrayscale. Takes images of 3 channels.
 struct RandomGrayscale {
   double probability = 0.1;
 

@@ -28,7 +28,7 @@ void check_options(const CsvOptions& options) {
             kCsvOp, "there are names of classes, and no column of classes. Name it as the label");
 }
 
-// A name for each label, numbered as they come.
+// Numbers the label names in the order in which they occur.
 class ClassNumbers {
  public:
   explicit ClassNumbers(const std::vector<std::string>& known) : is_fixed_(!known.empty()) {
@@ -37,7 +37,7 @@ class ClassNumbers {
               "two classes have the same name. Name each once");
   }
 
-  // False for one that is not known, where the names are given.
+  // Returns false for an unknown name if the names are given.
   bool read(std::string_view name) {
     auto found = numbers_.find(name);
     if (found == numbers_.end()) {
@@ -48,7 +48,7 @@ class ClassNumbers {
     return true;
   }
 
-  // Class numbers as they are; names in their sorted order, unless one was given.
+  // Class numbers stay as they are; names are sorted, unless their order is given.
   void finish(CsvTable& table) {
     std::vector<std::int64_t> meaning(numbers_.size());
     if (is_fixed_ || !read_numbers(meaning)) {
@@ -227,7 +227,7 @@ class TableReader {
   std::string_view source_;
   CsvRecords records_;
   std::vector<std::string> header_;  // empty if the options say that there is none
-  std::int64_t header_line_ = 0;     // which says how many columns there are
+  std::int64_t header_line_ = 0;     // determines the number of columns
   std::size_t columns_ = 0;
   std::vector<std::size_t> features_;
   std::optional<std::size_t> label_;

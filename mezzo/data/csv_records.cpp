@@ -15,7 +15,7 @@ std::string_view trimmed(std::string_view text) {
   return text.substr(first, text.find_last_not_of(kSpaces) - first + 1);
 }
 
-// CRLF is one.
+// CRLF counts as one line end.
 std::int64_t line_ends_in(std::string_view text) {
   std::int64_t count = 0;
   for (std::size_t i = 0; i < text.size(); ++i) {

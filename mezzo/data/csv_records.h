@@ -11,18 +11,18 @@ namespace mezzo::data {
 
 inline constexpr std::string_view kCsvOp = "csv";
 
-// Takes text apart into records, in order.
+// Splits text into records, in order.
 class CsvRecords {
  public:
-  // All that is given must outlive the object. `source` names the text in errors.
+  // All arguments must outlive the object. Errors call the text `source`.
   CsvRecords(std::string_view text, char delimiter, std::string_view source)
       : text_(text), delimiter_(delimiter), source_(source) {}
 
-  // The fields of the next record, without quotes; they are there until the next call. False at the
-  // end of the text. Throws FileError for a quoted field that does not end, or does not end at a
-  // delimiter.
+  // Reads the fields of the next record, without quotes; they stay valid until the next call.
+  // Returns false at the end of the text. Throws FileError for a quoted field that does not end, or
+  // does not end at a delimiter.
   bool next(std::vector<std::string_view>& fields);
-  // The line in which that record begins, from 1.
+  // The line in which the last record begins, from 1.
   std::int64_t line() const { return line_; }
 
  private:
@@ -39,18 +39,18 @@ class CsvRecords {
   std::size_t at_ = 0;
   std::int64_t line_ = 0;
   std::int64_t lines_passed_ = 0;
-  std::deque<std::string> unquoted_;  // fields of this record with quotes inside
+  std::deque<std::string> unquoted_;  // fields of this record that contain quotes
 };
 
-// A number, or what is wrong with the text: null if nothing is.
+// A number, or the fault of its text (null if there is none).
 struct CsvNumber {
   float value = 0;
   const char* fault = nullptr;
 };
-// The f32 next to a decimal number such as `-1.5e3` or `+2`.
+// Parses a decimal number such as `-1.5e3` or `+2`, rounded to f32.
 CsvNumber csv_number(std::string_view text);
 
-// The field as messages show it: at most 40 bytes, without what would break a line.
+// A field as messages show it: at most 40 bytes, without line breaks.
 std::string shown_field(std::string_view field);
 
 }  // namespace mezzo::data

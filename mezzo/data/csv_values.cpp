@@ -1,4 +1,4 @@
-// Numbers in fields of CSV files.
+// Parses numbers in fields of CSV files.
 #include <charconv>
 #include <cmath>
 #include <limits>
@@ -11,7 +11,7 @@ namespace {
 constexpr const char* kNoNumber = "is not a number";
 constexpr const char* kTooLarge = "is not finite in f32";
 
-// Of a number out of the range of a double: below it, not above.
+// For a number out of the range of double: whether it is too small rather than too large.
 bool is_tiny(std::string_view text) {
   const std::size_t exponent = text.find_first_of("eE");
   if (exponent != std::string_view::npos) return text.substr(exponent + 1).starts_with('-');
@@ -19,8 +19,8 @@ bool is_tiny(std::string_view text) {
   return text[first] == '0' || text[first] == '.';
 }
 
-// What from_chars() calls out of range: too large, or so small that 0 or a subnormal number is
-// nearest.
+// Handles numbers that from_chars() calls out of range. They are too large, or so small that 0 or a
+// subnormal number is nearest.
 CsvNumber out_of_range(std::string_view text) {
   double value = 0;
   const auto read = std::from_chars(text.data(), text.data() + text.size(), value);

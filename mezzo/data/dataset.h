@@ -1,4 +1,4 @@
-// What a data set is: numbered images, each with a class label.
+// Dataset: numbered images, each with a class label.
 #pragma once
 
 #include <cstdint>
@@ -14,7 +14,7 @@ namespace mezzo::data {
 
 enum class Split : std::uint8_t { kTrain, kTest };
 
-// How pixels become numbers: (pixel / 255 - mean[c]) / deviation[c] for channel c.
+// How pixels become network inputs: (pixel / 255 - mean[c]) / deviation[c] for channel c.
 struct Normalization {
   std::vector<float> mean{};
   std::vector<float> deviation{};
@@ -22,21 +22,21 @@ struct Normalization {
   bool operator==(const Normalization&) const = default;
 };
 
-// Of MNIST, and of every other grey set.
+// For MNIST and every other grey set.
 Normalization grey_normalization();
-// Of CIFAR-10, and of the generated set `shapes`.
+// For CIFAR-10 and the generated set `shapes`.
 Normalization cifar10_normalization();
-// Of ImageNet, and of folders of images.
+// For ImageNet and folders of images.
 Normalization imagenet_normalization();
 
-// What byte b becomes in channel c, at [c * 256 + b], in f32 and in the order of operations above,
-// as other frameworks do it: the same image gives the same numbers. Throws ArgumentError if there
-// is not one mean and one positive deviation per channel.
+// The value of byte b in channel c, at [c * 256 + b]. It is computed in f32 in the order of
+// operations above, as other frameworks do, so that the same image gives the same values. Throws
+// ArgumentError unless there is one mean and one positive deviation per channel.
 std::vector<float> numbers_of(const Normalization& normalization, std::int64_t channels);
 
 // An image that cannot be read.
 struct UnreadableImage {
-  std::string name{};  // as describe() has it
+  std::string name{};  // as in describe()
   std::string why{};   // the message of the error
 };
 
@@ -53,28 +53,29 @@ class Dataset {
   // [channels, height, width]; a height and width of 0 if the images differ in size.
   virtual Shape image_shape() const = 0;
   virtual std::int64_t num_classes() const = 0;
-  // What labels stand for, in their order; empty if they are just numbers.
+  // Names of the labels, in order; empty if labels are plain numbers.
   virtual std::vector<std::string> class_names() const { return {}; }
   // One mean and one deviation per channel.
   virtual Normalization normalization() const = 0;
-  // What each byte becomes in a batch, as numbers_of() has it: by default from normalization().
+  // The value of each byte in a batch, as in numbers_of(); by default from normalization().
   virtual std::vector<float> numbers() const;
 
   // Writes image `index` to `pixels` (height * width * channels bytes, channels innermost) and
-  // returns its label, in [0, num_classes()). What is random about an image, if anything, comes
-  // from `random`, a stream that belongs to this image in this epoch. Throws FileError if the image
-  // cannot be read, and ArgumentError if the images differ in size. `index` must be in [0, size()).
+  // returns its label, in [0, num_classes()). Randomness comes only from `random`, a stream that
+  // belongs to this image in this epoch. Throws FileError if the image cannot be read, and
+  // ArgumentError if the images differ in size. `index` must be in [0, size()).
   virtual std::int64_t read(std::int64_t index, Generator& random,
                             std::span<std::uint8_t> pixels) const = 0;
-  // The same for images of any size: `image` takes the shape of this one.
+  // Like read(), for images of any size: `image` takes the shape of this one.
   virtual std::int64_t read_image(std::int64_t index, Generator& random, Image& image) const;
 
-  // The label that read() gives for image `index`. By default it reads the image for it.
+  // The label that read() gives for image `index`. The default implementation reads the image.
   virtual std::int64_t label(std::int64_t index) const;
 
-  // What messages call image `index`: `image 17`, after its file's name if it has its own.
+  // The name of image `index` in messages: `image 17`, preceded by its file's name if it has its
+  // own.
   virtual std::string describe(std::int64_t index) const;
-  // The format of image `index`'s file: `JPEG`, `PNG`; empty if it has none of its own.
+  // The format of image `index`'s file: `JPEG`, `PNG`; empty if it has no file of its own.
   virtual std::string format(std::int64_t /*index*/) const { return {}; }
   // The images that are left out because they cannot be read; see readable.h.
   virtual std::vector<UnreadableImage> left_out() const { return {}; }
@@ -90,14 +91,13 @@ struct ImageTable {
   Normalization normalization{};
   std::vector<std::uint8_t> pixels{};      // [size, height, width, channels]
   std::vector<std::uint8_t> labels{};      // [size]
-  std::vector<std::string> class_names{};  // of all classes, or none
+  std::vector<std::string> class_names{};  // of all classes, or empty
 };
 
-// A data set whose images lie in memory, undistorted.
+// A data set whose images lie in memory, not transformed.
 class MemoryDataset final : public Dataset {
  public:
-  // Throws ArgumentError if the table is empty, its sizes do not fit together or a label is not a
-  // class.
+  // Throws ArgumentError if the table is empty, its sizes do not match or a label is not a class.
   explicit MemoryDataset(ImageTable table);
 
   std::int64_t size() const override { return static_cast<std::int64_t>(table_.labels.size()); }

@@ -19,8 +19,8 @@ constexpr std::string_view kOp = "images";
 constexpr std::array<std::uint8_t, 3> kJpeg{0xFF, 0xD8, 0xFF};
 constexpr std::array<std::uint8_t, 8> kPng{0x89, 'P', 'N', 'G', '\r', '\n', 0x1A, '\n'};
 
-// PNG: deflate makes at most 1032 bytes of one, of 8 pixels each at a bit per pixel. JPEG: a block
-// takes a bit at least, and is 8x8 pixels large, 32x32 at the coarsest sampling.
+// PNG: deflate expands a byte to at most 1032 bytes, of 8 pixels each at one bit per pixel. JPEG: a
+// block takes at least a bit, and covers 8x8 pixels, or 32x32 at the coarsest sampling.
 constexpr std::int64_t kMostPixelsPerByte = std::max(1032 * 8, 8 * 32 * 32);
 
 bool begins_with(std::span<const std::uint8_t> file, std::span<const std::uint8_t> magic) {

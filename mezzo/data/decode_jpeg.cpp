@@ -12,16 +12,17 @@
 namespace mezzo::data {
 namespace {
 
-// A picture sent in more passes than this is an attack on the reader's patience, not a picture.
+// A picture in more scans than this is an attack that costs time, not a picture.
 constexpr int kMaxScans = 100;
-// What the library may take for itself: two bytes for each coefficient of the largest progressive
-// picture, and more than that for the rest.
+// The limit of the library's own memory: two bytes for each coefficient of the largest progressive
+// picture, and plenty for the rest.
 constexpr long kMaxLibraryBytes = 1L << 30;
 
-// Where the library's errors go: it calls these and must not come back, so they jump. The functions
-// that they jump out of, read_header() and read_pixels(), hold nothing that needs a destructor.
+// Handles the library's errors: it calls these functions, which must not return, so they use
+// longjmp(). The functions that are jumped out of, read_header() and read_pixels(), hold nothing
+// that needs a destructor.
 struct ErrorHandler {
-  jpeg_error_mgr manager{};  // first: the library hands out its address
+  jpeg_error_mgr manager{};  // first: the library passes its address
   std::jmp_buf jump{};
   std::array<char, JMSG_LENGTH_MAX> text{};
 };
@@ -32,8 +33,8 @@ struct ErrorHandler {
   std::longjmp(handler->jump, 1);
 }
 
-// Negative levels are warnings: the data is damaged, and what the library makes up instead of it
-// would be trained on. Those about harmless oddities are passed over.
+// Negative levels are warnings that data is damaged. The network would be trained on whatever the
+// library makes up instead, so they are errors. Warnings about harmless oddities are ignored.
 void on_message(j_common_ptr info, int level) {
   if (level >= 0) return;
   switch (info->err->msg_code) {
@@ -54,7 +55,7 @@ void on_progress(j_common_ptr info) {
   std::longjmp(handler->jump, 1);
 }
 
-// A decoder, freed with all that it holds.
+// A decoder, freed together with everything it holds.
 struct Decoder {
   Decoder() {
     info.err = jpeg_std_error(&errors.manager);
@@ -83,7 +84,7 @@ bool read_header(Decoder& decoder, std::span<const std::uint8_t> file) {
   return true;
 }
 
-// The library makes RGB of anything but CMYK, which it leaves as it is.
+// The library converts everything to RGB except CMYK, which it leaves as it is.
 bool is_cmyk(const jpeg_decompress_struct& info) {
   return info.jpeg_color_space == JCS_CMYK || info.jpeg_color_space == JCS_YCCK;
 }
@@ -104,7 +105,8 @@ bool read_pixels(Decoder& decoder, std::uint8_t* pixels) {
   return true;
 }
 
-// Inks multiply. Adobe's files, nearly all that there are, hold what the inks let through.
+// Light through several inks multiplies. Adobe's files, which nearly all are, store the transmitted
+// light.
 void inks_to_rgb(std::span<const std::uint8_t> inks, bool inverted,
                  std::span<std::uint8_t> pixels) {
   const auto light = [inverted](std::uint8_t ink) { return inverted ? ink : 255 - ink; };
@@ -126,7 +128,7 @@ Image detail::decode_jpeg(std::span<const std::uint8_t> file, std::string_view n
   Decoder decoder;
   if (!read_header(decoder, file)) fail_with(decoder, name);
   Image image;
-  // Arithmetic coding can do with less than a bit for a block, so such a file may claim anything.
+  // Arithmetic coding can take less than a bit for a block, so such a file may claim any size.
   const std::size_t file_bytes =
       decoder.info.arith_code != 0 ? static_cast<std::size_t>(kMaxFileBytes) : file.size();
   take_claimed_shape({.height = decoder.info.image_height,

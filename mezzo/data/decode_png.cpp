@@ -14,9 +14,9 @@
 namespace mezzo::data {
 namespace {
 
-// A decoder with what it reads, freed with all that it holds. The library's errors jump: the
-// functions that they jump out of, read_header() and read_pixels(), hold nothing that needs a
-// destructor.
+// A decoder and its input, freed together with everything it holds. libpng reports errors with
+// longjmp(). The functions that are jumped out of, read_header() and read_pixels(), hold nothing
+// that needs a destructor.
 struct Decoder {
   explicit Decoder(std::span<const std::uint8_t> bytes) : rest(bytes) {}
   Decoder(const Decoder&) = delete;
@@ -36,7 +36,7 @@ struct Decoder {
   std::longjmp(decoder->jump, 1);
 }
 
-// Damage to pixels is an error to the library; warnings are about what is ignored here.
+// The library treats damaged pixels as an error; its warnings concern what is ignored here.
 void on_warning(png_structp /*png*/, png_const_charp /*text*/) {}
 
 void on_read(png_structp png, png_bytep out, std::size_t count) {
@@ -53,17 +53,17 @@ bool read_header(Decoder& decoder) {
   decoder.info = png_create_info_struct(decoder.png);
   if (decoder.info == nullptr) png_error(decoder.png, "no memory");
   png_set_read_fn(decoder.png, &decoder, on_read);
-  // Text, colour profiles and the like say nothing of the pixels. The library would set aside what
-  // such a chunk claims to have, 2 GB and more, before it finds that the file is shorter.
+  // Text, colour profiles and the like say nothing about the pixels. The library would allocate
+  // what such a chunk claims, 2 GB and more, before it finds that the file is shorter.
   png_set_keep_unknown_chunks(decoder.png, PNG_HANDLE_CHUNK_NEVER, nullptr, -1);
-  // Sizes are judged by take_claimed_shape(), whose message names the limit.
+  // take_claimed_shape() judges sizes, since its message names the limit.
   png_set_user_limits(decoder.png, PNG_UINT_31_MAX, PNG_UINT_31_MAX);
   png_read_info(decoder.png, decoder.info);
   return true;
 }
 
-// Asks for three bytes per pixel whatever the file has. Of a palette for one, the colour's number:
-// the library would take black for numbers that the palette lacks.
+// Sets up three bytes per pixel for every format. For a palette it sets up one byte, the index of
+// the colour: the library would use black for indices that the palette lacks.
 void prefetch_bytes(png_structp png, png_infop info) {
   const png_byte kind = png_get_color_type(png, info);
   if (kind == PNG_COLOR_TYPE_PALETTE) png_set_packing(png);
@@ -97,7 +97,7 @@ bool has_palette(const Decoder& decoder) {
   return png_get_color_type(decoder.png, decoder.info) == PNG_COLOR_TYPE_PALETTE;
 }
 
-// Colours in the place of their numbers, which each row begins with.
+// Replaces the palette indices, with which each row begins, by their colours.
 void look_up_colours(const Decoder& decoder, std::string_view name, Image& image) {
   png_colorp palette = nullptr;
   int colours = 0;

@@ -1,4 +1,4 @@
-// What data sets that are made of another one share: all that they do not change.
+// Base class of data sets made from another one: it forwards everything that they do not change.
 #pragma once
 
 #include <cstdint>
@@ -13,7 +13,7 @@ namespace mezzo::data {
 
 class DerivedDataset : public Dataset {
  public:
-  // `owned` is the source, or null if the source stays where it is and outlives this set.
+  // `owned` is the source, or null if someone else owns the source and it outlives this set.
   DerivedDataset(const Dataset& source, std::unique_ptr<Dataset> owned)
       : owned_(std::move(owned)), source_(source) {}
 

@@ -18,12 +18,12 @@ constexpr auto kSide = static_cast<int>(kDigitsSide);
 constexpr std::size_t kPixels = std::size_t{kSide} * kSide;
 constexpr float kFar = 1e6F;
 
-// The squared distance of each pixel's centre from the nearest line, exact near lines.
+// The squared distance of each pixel's centre from the nearest line; exact near lines.
 class Distances {
  public:
   Distances() { squared_.fill(kFar); }
 
-  // A line from a to b, in pixels; exact up to `reach` pixels away.
+  // Adds a line from a to b, in pixels; distances are exact up to `reach` pixels.
   void add_line(Point a, Point b, float reach) {
     const float dx = b.x - a.x;
     const float dy = b.y - a.y;
@@ -55,8 +55,8 @@ class Distances {
   std::array<float, kPixels> squared_;
 };
 
-// How one writer holds the pen: a random affine map from the glyph's box to pixels, and a wave that
-// bends the strokes.
+// One writer's hand: a random affine map from the glyph's box to pixels, and a wave that bends the
+// strokes.
 class Hand {
  public:
   explicit Hand(Generator& random) {
@@ -92,7 +92,7 @@ class Hand {
   Point phase_{};
 };
 
-// What becomes of the ink: its width and softness in pixels, brightness, and noise, of 255.
+// The look of the ink: its width and softness in pixels, and brightness and noise out of 255.
 struct Ink {
   float half_width = 0;
   float softness = 0;
@@ -118,7 +118,7 @@ void draw_strokes(const Glyph& glyph, const Hand& hand, float reach, Distances& 
   }
 }
 
-// A stray mark, so that a few bright pixels in a corner do not tell the digit.
+// A stray mark, so that a few bright pixels in a corner do not give the digit away.
 void draw_stray_mark(Generator& random, float reach, Distances& distances) {
   const Point start{draw(random, 0, kSide), draw(random, 0, kSide)};
   const float angle = draw(random, 0, 2 * std::numbers::pi_v<float>);

@@ -16,8 +16,9 @@ inline constexpr std::int64_t kDigitsSide = 28;
 // Draws image `index` (its label is index mod 10) into 28 * 28 bytes, bright on dark.
 void draw_digit(Split split, std::int64_t index, std::span<std::uint8_t> pixels);
 
-// The first `size` images of the split; 0 for the usual number. Too varied for a linear classifier,
-// easy for a small convolutional network. Throws ArgumentError if `size` is negative.
+// The first `size` images of the split; 0 for the usual number. The set is too varied for a linear
+// classifier but easy for a small convolutional network. Throws ArgumentError if `size` is
+// negative.
 std::unique_ptr<Dataset> open_digits(Split split, std::int64_t size = 0);
 
 }  // namespace mezzo::data

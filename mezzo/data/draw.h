@@ -1,4 +1,4 @@
-// What transforms draw, and check before they do.
+// Random draws of the transforms, and checks of their parameters.
 #pragma once
 
 #include <cstdint>

@@ -11,7 +11,7 @@ namespace {
 
 using Bytes = std::span<const std::uint8_t>;
 
-// Bytes from `begin` on; none if there are not so many.
+// The bytes from `begin` on; empty if there are not that many.
 Bytes part_of(Bytes bytes, std::size_t begin, std::size_t count) {
   return begin <= bytes.size() && count <= bytes.size() - begin ? bytes.subspan(begin, count)
                                                                 : Bytes{};
@@ -22,7 +22,7 @@ bool is_text(Bytes bytes, std::string_view text) {
                             [](char letter) { return static_cast<std::uint8_t>(letter); });
 }
 
-// A number of any length; nothing if the bytes end before it does.
+// A number of `count` bytes; nullopt if the bytes end earlier.
 std::optional<std::uint32_t> number_at(Bytes bytes, std::size_t begin, std::size_t count,
                                        bool low_first = false) {
   const Bytes digits = part_of(bytes, begin, count);
@@ -34,8 +34,8 @@ std::optional<std::uint32_t> number_at(Bytes bytes, std::size_t begin, std::size
   return number;
 }
 
-// What EXIF calls TIFF: the order of bytes, 42, and where the first directory is: a count and
-// entries of tag, type, count of values and value.
+// Parses EXIF's TIFF structure: the byte order, 42, and the offset of the first directory. A
+// directory is a count, followed by entries of tag, type, number of values and value.
 std::optional<std::uint32_t> orientation_in_tiff(Bytes tiff) {
   constexpr std::uint32_t kOrientation = 0x0112;
   constexpr std::uint32_t kShort = 3;
@@ -66,7 +66,7 @@ Bytes exif_of_jpeg(Bytes file) {
     while (!part_of(file, at, 2).empty() && file[at] == 0xFF && file[at + 1] == 0xFF) ++at;
     const Bytes head = part_of(file, at, 4);
     if (head.empty() || head[0] != 0xFF || head[1] == kScan) return {};
-    const std::size_t length = std::size_t{head[2]} << 8U | head[3];  // with its own two bytes
+    const std::size_t length = std::size_t{head[2]} << 8U | head[3];  // includes its own two bytes
     if (length < 2) return {};
     const Bytes segment = part_of(file, at + 4, length - 2);
     if (head[1] == kApp1 && is_text(part_of(segment, 0, kExif.size()), kExif)) {
@@ -76,7 +76,7 @@ Bytes exif_of_jpeg(Bytes file) {
   }
 }
 
-// Chunks: the length of the data, a name of four letters, the data, a checksum.
+// A PNG chunk is the length of the data, a name of four letters, the data and a checksum.
 Bytes exif_of_png(Bytes file) {
   std::size_t at = 8;
   while (const auto length = number_at(file, at, 4)) {
@@ -101,7 +101,7 @@ int exif_orientation(Bytes file) {
 Image turned_upright(Image image, int orientation) {
   if (orientation == kUpright) return image;
   const bool swaps_axes = orientation >= 5;
-  // Of the source, which is then read from its last row, or column, on.
+  // Whether the source is read from its last row, or its last column, on.
   const bool from_last_row =
       orientation == 3 || orientation == 4 || orientation == 6 || orientation == 7;
   const bool from_last_column =

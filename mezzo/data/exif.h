@@ -1,4 +1,4 @@
-// The orientation of a picture, as cameras note it in EXIF, and turning the picture upright.
+// Reads the orientation of a picture from its EXIF data, and turns the picture upright.
 #pragma once
 
 #include <cstdint>
@@ -8,19 +8,20 @@
 
 namespace mezzo::data {
 
-// How a picture is to be shown, as EXIF numbers it: 1 as it is, 2 mirrored left to right, 3 turned
-// by half, 4 mirrored top to bottom, 5 mirrored along the falling diagonal, 6 turned by a quarter
-// with the clock, 7 mirrored along the rising diagonal, 8 turned by a quarter against the clock.
+// How a picture is to be shown, as EXIF numbers it: 1 as it is, 2 mirrored left to right, 3 rotated
+// by 180 degrees, 4 mirrored top to bottom, 5 mirrored along the falling diagonal, 6 rotated by 90
+// degrees clockwise, 7 mirrored along the rising diagonal, 8 rotated by 90 degrees
+// counterclockwise.
 inline constexpr int kUpright = 1;
 
-// What the EXIF data of a JPEG file (segment APP1) or of a PNG file (chunk eXIf) says, read from
-// the whole file. kUpright where there is no such data, where it is damaged or says something else:
-// then the picture is all that there is. Only the one entry is read, where a library would take in
-// all that a camera has written.
+// Reads the orientation from the EXIF data of a whole JPEG file (segment APP1) or PNG file (chunk
+// eXIf). Returns kUpright if there is no such data, or if it is damaged or says something else,
+// since the picture itself may still be good. Only this one entry is parsed, where a library would
+// parse everything that a camera has written.
 int exif_orientation(std::span<const std::uint8_t> file);
 
-// The picture as an orientation from 1 to 8 wants it shown: height and width change places from 5
-// on.
+// The picture turned upright from an orientation of 1 to 8. From 5 on, height and width change
+// places.
 Image turned_upright(Image image, int orientation);
 
 }  // namespace mezzo::data

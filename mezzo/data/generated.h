@@ -1,4 +1,4 @@
-// What the generated sets share: every image is a function of its split and index alone.
+// Helpers of the generated sets, where every image is a function of its split and index alone.
 #pragma once
 
 #include <cstddef>
@@ -13,12 +13,12 @@
 
 namespace mezzo::data {
 
-// A generated image's label: classes take turns, so that every prefix of the set is balanced.
+// The label of a generated image: classes alternate, so that every prefix of the set is balanced.
 inline std::int64_t generated_label(std::int64_t index, std::int64_t classes) {
   return index % classes;
 }
 
-// The stream that image `index` is drawn from. Train and test have streams of their own.
+// The stream that image `index` is drawn from. Train and test have separate streams.
 inline Generator image_stream(std::uint64_t set_seed, Split split, std::int64_t index) {
   return stream_of(set_seed, static_cast<std::uint64_t>(split), static_cast<std::uint64_t>(index));
 }
@@ -28,12 +28,12 @@ inline float draw(Generator& random, float low, float high) {
   return low + (high - low) * random.uniform();
 }
 
-// Random bytes from the stream of `random`, apart from its other numbers. Sixteen per Philox block,
-// which makes them an eighth of the price of next().
+// Random bytes from the stream of `random`, separate from its other output. A Philox block gives
+// sixteen bytes, so a byte costs an eighth of a call of next().
 void fill_noise(const Generator& random, std::span<std::uint8_t> out);
 
 // Draws images 0 to size - 1 of a set into memory with draw_image(split, index, pixels), in
-// parallel. `table` comes with everything but images and labels.
+// parallel. `table` must be complete except for images and labels.
 template <class DrawImage>
 std::unique_ptr<Dataset> generate(ImageTable table, Split split, std::int64_t size,
                                   DrawImage draw_image) {

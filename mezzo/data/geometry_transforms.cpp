@@ -17,7 +17,7 @@ void copy_all(const ImageView& in, std::span<std::uint8_t> out) {
   }
 }
 
-// An image with one byte everywhere around it.
+// An image extended by one byte value in all directions.
 struct Endless {
   const ImageView& image;
   std::uint8_t around;
@@ -27,7 +27,7 @@ struct Endless {
     return is_inside ? image.row(y)[x * image.channels + channel] : around;
   }
   std::uint8_t nearest(double y, double x, std::int64_t channel) const {
-    return at(std::llrint(y), std::llrint(x), channel);  // halves to the even one, as torchvision
+    return at(std::llrint(y), std::llrint(x), channel);  // ties to even, as in torchvision
   }
   std::uint8_t between(double y, double x, std::int64_t channel) const {
     const double top = std::floor(y);
@@ -43,7 +43,7 @@ struct Endless {
   }
 };
 
-// The image turned by `angle` radians against the clock.
+// Rotates the image by `angle` radians counterclockwise.
 void rotate(const ImageView& in, double angle, const RandomRotation& how,
             std::span<std::uint8_t> out) {
   const Endless source{in, how.fill};
@@ -56,7 +56,7 @@ void rotate(const ImageView& in, double angle, const RandomRotation& how,
     for (std::int64_t column = 0; column < in.width; ++column) {
       const double y = static_cast<double>(row) - middle_y;
       const double x = static_cast<double>(column) - middle_x;
-      // Where the pixel comes from: rows count downwards, so this turns with the clock.
+      // The source position of the pixel: rows count downwards, so this turns clockwise.
       const double from_y = x * sine + y * cosine + middle_y;
       const double from_x = x * cosine - y * sine + middle_x;
       for (std::int64_t c = 0; c < in.channels; ++c) {

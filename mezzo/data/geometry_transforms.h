@@ -1,4 +1,4 @@
-// Transforms that turn images or cover parts of them at random, as torchvision defines them.
+// Transforms that randomly flip, rotate or partly cover images, as torchvision defines them.
 #pragma once
 
 #include <cstdint>
@@ -11,7 +11,7 @@
 
 namespace mezzo::data {
 
-// Top and bottom exchanged, or not.
+// Flips the image top to bottom with the given probability.
 struct RandomVerticalFlip {
   double probability = 0.5;
 
@@ -19,10 +19,10 @@ struct RandomVerticalFlip {
   void apply(const ImageView& in, Generator& random, std::span<std::uint8_t> out) const;
 };
 
-// The image turned about its middle by an angle that is uniform in [-degrees, degrees], positive
-// ones against the clock; its size stays, and `fill` is where there was no image. Each pixel is the
-// nearest one of the source, or with `bilinear` the mean of the four around its place, beyond the
-// edge of `fill`.
+// Rotates the image about its centre by an angle that is uniform in [-degrees, degrees]; positive
+// angles turn counterclockwise. The size stays, and uncovered places get `fill`. Each pixel is the
+// nearest pixel of the source or, with `bilinear`, interpolated from the four around its position,
+// where pixels outside the source have the value `fill`.
 struct RandomRotation {
   double degrees = 0;  // from 0 to 180
   bool bilinear = false;
@@ -32,10 +32,10 @@ struct RandomRotation {
   void apply(const ImageView& in, Generator& random, std::span<std::uint8_t> out) const;
 };
 
-// A rectangle of the image covered, or not: its area a uniform share of the image's, the logarithm
-// of height over width uniform, its place uniform. After ten rectangles that do not fit nothing is
-// covered. In torchvision it comes after the normalization, where its value 0 is the mean colour;
-// here that colour is to be named: of ImageNet {124, 116, 104}.
+// Covers a rectangle of the image with the given probability. Its area is a uniform share of the
+// image's, the logarithm of height over width is uniform, and so is its place. If ten rectangles in
+// a row do not fit, nothing is covered. torchvision applies this after the normalization, where the
+// value 0 is the mean colour. Here `fill` must name that colour: {124, 116, 104} for ImageNet.
 struct RandomErasing {
   double probability = 0.5;
   double min_area = 0.02;

@@ -1,4 +1,4 @@
-// Bytes as error messages show them.
+// Formats bytes for error messages.
 #pragma once
 
 #include <cstdint>
@@ -8,7 +8,7 @@
 
 namespace mezzo::data {
 
-// `ff d8 ff`.
+// Formats bytes as in `ff d8 ff`.
 inline std::string hex_text(std::span<const std::uint8_t> bytes) {
   constexpr std::string_view kDigits = "0123456789abcdef";
   std::string text;

@@ -67,7 +67,7 @@ Shape read_header(ByteReader& reader, std::size_t rank) {
   return shape;
 }
 
-// The product of sizes that a file claims, which may be anything.
+// The product of the sizes that a file claims; they may be anything.
 std::uint64_t claimed_bytes(const std::string& path, const Shape& shape) {
   std::uint64_t bytes = 1;
   for (const std::int64_t size : shape) {
@@ -83,7 +83,7 @@ std::uint64_t claimed_bytes(const std::string& path, const Shape& shape) {
   return bytes;
 }
 
-// Known without reading only for plain files; a lie is told before any memory is taken for it.
+// Only plain files have a known size. A false claim is found before memory is allocated for it.
 void check_plain_size(const ByteReader& reader, std::uint64_t header, std::uint64_t claimed) {
   if (!reader.is_plain()) return;
   const std::uint64_t size = reader.file_bytes();
@@ -104,7 +104,7 @@ std::vector<std::uint8_t> read_data(ByteReader& reader, std::uint64_t claimed) {
                       " bytes of data, the file has ", done + got, kCopyAgain);
     }
   }
-  // Reading on also makes zlib compare the checksum at the end of a compressed file.
+  // Reading on also makes zlib verify the checksum at the end of a compressed file.
   std::uint8_t extra = 0;
   if (reader.read(&extra, 1) != 0) {
     fail<FileError>(kOp, reader.path(), ": too long: more than the ", claimed,
@@ -116,7 +116,7 @@ std::vector<std::uint8_t> read_data(ByteReader& reader, std::uint64_t claimed) {
   return bytes;
 }
 
-// The file of that name in `folder`, plain or compressed.
+// The path of that file in `folder`, plain or compressed.
 std::string find_file(const std::string& folder, const std::string& name) {
   std::error_code ignored;
   if (!std::filesystem::is_directory(folder, ignored)) {

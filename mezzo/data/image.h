@@ -10,11 +10,11 @@
 
 namespace mezzo::data {
 
-// The most pixels that a picture may have: what a file claims is believed up to here, 201 MB of
+// The most pixels that a picture may have. A file may claim up to this many, which take 201 MB of
 // memory in colour.
 inline constexpr std::int64_t kMaxPixels = std::int64_t{1} << 26;
 
-// Pixels that somebody else owns: a picture or a rectangle of one.
+// Pixels owned by someone else: a picture or a rectangle of one.
 struct ImageView {
   const std::uint8_t* pixels = nullptr;
   std::int64_t channels = 0;
@@ -40,7 +40,7 @@ struct Image {
   Shape shape{};  // [channels, height, width]
   std::vector<std::uint8_t> pixels{};
 
-  // Takes that shape; the pixels are whatever they were.
+  // Sets the shape and resizes the pixels, which keep arbitrary values.
   void reshape(const Shape& to) {
     shape = to;
     pixels.resize(static_cast<std::size_t>(to.numel()));
@@ -49,8 +49,8 @@ struct Image {
 };
 
 // HWC to CHW: the same elements with the last axis first, [h, w, c] as [c, h, w] and [n, h, w, c]
-// as [n, c, h, w]. Nothing is copied: the view of a dense batch is channels-last, as convolutions
-// like it. Throws ArgumentError for other ranks.
+// as [n, c, h, w]. Nothing is copied: the view of a dense batch is channels-last, the format that
+// convolutions prefer. Throws ArgumentError for other ranks.
 Tensor hwc_to_chw(const Tensor& images);
 
 }  // namespace mezzo::data

@@ -65,7 +65,7 @@ void ImageFolder::add_class(const std::string& name, std::vector<std::string> pi
   }
 }
 
-// `found`: the names of the folders that there are.
+// `found`: the names of the existing folders.
 void ImageFolder::check_for_empty(const std::vector<std::string>& found) const {
   if (files_.empty()) {
     fail<FileError>(kOp, folder_, ": there are no pictures in its folders: no file ends in .jpg, ",

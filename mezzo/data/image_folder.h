@@ -1,4 +1,4 @@
-// Folders of pictures: one folder per class, with JPEG and PNG files in it.
+// Image folders: one folder per class, with JPEG and PNG files in it.
 #pragma once
 
 #include <cstdint>
@@ -11,21 +11,20 @@
 namespace mezzo::data {
 
 struct ImageFolderOptions {
-  // The names that labels stand for; those of the folders that are there if empty.
+  // The class names in the order of the labels; if empty, the names of the folders.
   std::vector<std::string> classes{};
-  // Classes may be without pictures, whether their folder is empty or is not there: a warning names
-  // them, and the others keep their labels. Else an empty folder is an error.
+  // Allow classes without pictures, whether their folder is empty or missing: a warning names them,
+  // and the other classes keep their labels. Without this, an empty folder is an error.
   bool allow_empty = false;
   bool apply_orientation = true;  // turn pictures upright: see DecodeOptions
 };
 
-// The pictures in a folder of class folders, as torchvision's ImageFolder has them: classes are the
-// folders in the order of their names, bytes compared; pictures are the files whose names end in
-// .jpg, .jpeg or .png in any case, at any depth below, class by class and by path. All else is
-// passed over, and so is what is hidden, because its name begins with a dot: folders such as
-// .ipynb_checkpoints, which would be classes, and macOS's ._NAME.jpg, which are no pictures. A
-// warning counts these. Pictures are decoded when read (see decode.h), in colour, and differ in
-// size: see map().
+// The pictures in a folder of class folders, as in torchvision's ImageFolder. Classes are the
+// folders, sorted by name (bytes compared). Pictures are the files at any depth in them whose names
+// end in .jpg, .jpeg or .png in any case, sorted by class and path. Everything else is skipped. So
+// are hidden files and folders, whose names begin with a dot: .ipynb_checkpoints would otherwise be
+// a class, and macOS's ._NAME.jpg is not a picture. A warning counts these. Pictures are decoded in
+// colour when they are read (see decode.h). They differ in size; see map().
 class ImageFolder final : public Dataset {
  public:
   // Throws FileError if there is no such folder, no class, no picture, a class without pictures
@@ -38,7 +37,7 @@ class ImageFolder final : public Dataset {
     return static_cast<std::int64_t>(options_.classes.size());
   }
   Normalization normalization() const override { return imagenet_normalization(); }
-  // Throws ArgumentError: read_image() is for images of any size.
+  // Throws ArgumentError, since images may have any size: call read_image().
   std::int64_t read(std::int64_t index, Generator& random,
                     std::span<std::uint8_t> pixels) const override;
   std::int64_t read_image(std::int64_t index, Generator& random, Image& image) const override;
@@ -53,7 +52,7 @@ class ImageFolder final : public Dataset {
 
  private:
   struct File {
-    std::string path;  // below folder_
+    std::string path;  // relative to folder_
     std::int64_t label;
   };
   void add_class(const std::string& name, std::vector<std::string> pictures);
@@ -64,16 +63,15 @@ class ImageFolder final : public Dataset {
   std::vector<File> files_;
 };
 
-// The split of the pictures in `folder`: `train`, and `val` or else `test`, with a class folder for
-// each class in them; classes are those of `train` where there is one. Without any of these folders
-// it is itself the folder of classes, for both splits alike, and a warning says so when it is
+// Opens the split of the pictures in `folder`: `train`, and `val` or else `test`, each with a class
+// folder per class. Classes are those of `train` if it exists. Without any of these folders,
+// `folder` itself holds the class folders and serves both splits; a warning says so when it is
 // opened for training.
 //
-// What is trained on must have pictures of every class: a class folder of `train` without any is an
-// error, and so are pictures in `val` of a class that `train` lacks. What is tested on need not: a
-// class without pictures there, whether its folder is empty or is not there, draws a warning.
-// Throws FileError as ImageFolder does, and if one of the two folders is missing. `classes` and
-// `allow_empty` are set here, whatever `options` says.
+// Training needs pictures of every class: an empty class folder of `train` is an error, and so are
+// pictures in `val` of a class that `train` lacks. A class without test pictures, whether its
+// folder is empty or missing, only causes a warning. Throws FileError as ImageFolder does, and if
+// one of the two folders is missing. `classes` and `allow_empty` in `options` are overridden.
 std::unique_ptr<Dataset> open_images(const std::string& folder, Split split,
                                      const ImageFolderOptions& options = {});
 

@@ -8,13 +8,13 @@
 namespace mezzo::data {
 namespace {
 
-// The labels of a split.
+// Identifies the labels of a split.
 struct KnownLabels {
   std::size_t count;
   std::uint32_t checksum;  // crc32c
 };
 
-// Of train-labels-idx1-ubyte and t10k-labels-idx1-ubyte, as published.
+// For train-labels-idx1-ubyte and t10k-labels-idx1-ubyte, as published.
 constexpr KnownLabels kFashionMnist[] = {{60'000, 0x0047F202}, {10'000, 0xE898E67E}};
 
 }  // namespace

@@ -1,4 +1,4 @@
-// Names of classes of sets whose files hold numbers alone.
+// Class names of sets whose files hold only numbers.
 #pragma once
 
 #include <cstdint>
@@ -8,9 +8,9 @@
 
 namespace mezzo::data {
 
-// What the classes of an MNIST-like set are called, told by its labels, in the order of the file:
-// Fashion-MNIST's, if these are its 60,000 or its 10,000, by number and checksum; else none. A
-// folder's name would be a guess, and a part of the set is not known to be one.
+// The class names of an MNIST-like set, recognised by its labels in the order of the file. They are
+// those of Fashion-MNIST if the labels match its 60,000 or its 10,000 in number and checksum,
+// otherwise none. The folder's name would only be a guess, and a part of the set is not recognised.
 std::vector<std::string> known_class_names(std::span<const std::uint8_t> labels);
 
 }  // namespace mezzo::data

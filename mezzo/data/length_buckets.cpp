@@ -13,7 +13,8 @@ namespace {
 
 constexpr std::string_view kOp = "length_buckets";
 
-// The stream that the order of an epoch's batches is drawn from; never an index.
+// The minor number of the stream from which the order of an epoch's batches is drawn; never an
+// index.
 constexpr std::uint64_t kBatchesStream = kOrderStream - 1;
 
 class LengthBuckets final : public Sampler {
@@ -47,7 +48,7 @@ class LengthBuckets final : public Sampler {
   }
 
  private:
-  // Those of one length stay in their order.
+  // Examples of equal length keep their order.
   void sort(std::span<std::int64_t> examples) const {
     std::ranges::stable_sort(examples, {}, [this](std::int64_t example) {
       return lengths_[static_cast<std::size_t>(example)];
@@ -55,7 +56,7 @@ class LengthBuckets final : public Sampler {
   }
 
   void sort_pools(std::span<std::int64_t> all, std::int64_t batch) const {
-    // Compared by division: the product may not be countable.
+    // Compared by division, since the product might overflow.
     const bool is_one = pool_ == 0 || pool_ > set_size() / batch;
     const std::size_t size = is_one ? all.size() : static_cast<std::size_t>(pool_ * batch);
     for (std::size_t first = 0; first < all.size(); first += size) {
@@ -63,7 +64,7 @@ class LengthBuckets final : public Sampler {
     }
   }
 
-  // Full batches in a random order, and after them what is left.
+  // Full batches in random order, followed by the remainder.
   static std::vector<std::int64_t> in_batches(const std::vector<std::int64_t>& all,
                                               std::int64_t batch, Generator random) {
     std::vector<std::int64_t> batches = count_to(std::ssize(all) / batch);

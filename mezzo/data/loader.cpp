@@ -38,13 +38,13 @@ void check_options(const Dataset& dataset, const LoaderOptions& options) {
             "the images differ in size. Map the data set with a Resize first");
 }
 
-// Labels that are mixed are rows of numbers.
+// Mixing requires one-hot labels.
 LoaderOptions completed(LoaderOptions options) {
   if (options.mix.is_on() && !options.one_hot.has_value()) options.one_hot = OneHot{};
   return options;
 }
 
-// `numbers`, [channels, 256], as a table of that dtype.
+// `numbers`, [channels, 256], as a tensor of that dtype.
 Tensor number_table(const std::vector<float>& numbers, DType dtype) {
   check_arg(dtype == DType::kF32 || is_lower(dtype), kOp, "images cannot be ", name_of(dtype),
             ". There are f32, bf16 and f16");
@@ -64,7 +64,7 @@ Tensor number_table(const std::vector<float>& numbers, DType dtype) {
   return table;
 }
 
-// Bytes by the table, whose elements are looked up as bit patterns. kChannels 0: any number.
+// Looks bytes up in the table, whose elements are copied as bit patterns. kChannels 0: any number.
 template <std::int64_t kChannels, class Bits>
 void look_up(std::span<const std::uint8_t> pixels, const Bits* table, std::int64_t channels,
              Bits* out) {
@@ -74,7 +74,7 @@ void look_up(std::span<const std::uint8_t> pixels, const Bits* table, std::int64
   }
 }
 
-// To image `row` of the batch.
+// Writes image `row` of the batch.
 template <class Bits>
 void write_numbers(std::span<const std::uint8_t> pixels, const Tensor& numbers, std::int64_t row,
                    const Tensor& images) {
@@ -90,7 +90,7 @@ void write_numbers(std::span<const std::uint8_t> pixels, const Tensor& numbers, 
 
 }  // namespace
 
-// A batch on its way to a device.
+// A batch whose copy to a device has begun.
 class BatchUpload {
  public:
   BatchUpload(Batch batch, Device device)
@@ -166,7 +166,7 @@ Batch DataLoader::take_batch() {
   return batch;
 }
 
-// On the host.
+// Makes the next batch on the host.
 Batch DataLoader::make_batch() {
   if (ahead_ != nullptr) return ahead_->take();
   Batch made = open_batch(position().step);
@@ -175,8 +175,8 @@ Batch DataLoader::make_batch() {
   return made;
 }
 
-// Behind what is queued by now, so before the step on the batch that was handed out. Without
-// workers, or where they are late, the step does not wait for the next batch to be made.
+// Queues the copy before the step on the current batch. Without workers, or if they are late, the
+// step does not wait for the next batch to be made.
 void DataLoader::send_next_ahead() {
   if (options_.device.is_cpu() || ahead_ == nullptr) return;
   const Batch* next = ahead_->ready();
@@ -184,7 +184,7 @@ void DataLoader::send_next_ahead() {
   try {
     coming_ = std::make_unique<BatchUpload>(*next, options_.device);
   } catch (const DeviceError&) {
-    return;  // no room beside this batch, for one: it is sent when it is asked for
+    return;  // for example no memory for both: it is sent when next() needs it
   }
   ahead_->take();
 }
@@ -211,7 +211,7 @@ void DataLoader::fill_batch(Batch& batch, LoaderPosition at, std::int64_t begin,
   std::vector<std::uint8_t> pixels(static_cast<std::size_t>(dataset_.image_shape().numel()));
   for (std::int64_t i = begin; i < end; ++i) {
     const std::int64_t index = batch.indices[static_cast<std::size_t>(i)];
-    // One that comes again in an epoch is varied in another way.
+    // An image that is repeated in an epoch is transformed differently.
     const std::int64_t variant = index + repeats_of(at.step, i) * dataset_.size();
     Generator random = stream_of(options_.seed, static_cast<std::uint64_t>(at.epoch),
                                  static_cast<std::uint64_t>(variant));

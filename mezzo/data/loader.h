@@ -1,4 +1,4 @@
-// DataLoader: the images of a data set in shuffled batches, made ready ahead by other threads.
+// DataLoader: the images of a data set in shuffled batches, which other threads prefetch.
 #pragma once
 
 #include <cstdint>
@@ -15,51 +15,52 @@ namespace mezzo::data {
 class BatchUpload;
 class BatchWorkers;
 
-// Labels as rows of numbers, one per class: `on` in the label's own column and `off` in the others.
+// One-hot labels, one value per class: `on` in the label's column and `off` in the others.
 struct OneHot {
   float on = 1;
   float off = 0;
 };
 
-// As many threads as make images while the other cores train: a quarter of them, 1 to 8.
+// The default number of threads that make images while the other cores train: a quarter of the
+// cores, 1 to 8.
 std::int64_t default_workers();
 
 struct LoaderOptions {
   std::int64_t batch_size = 64;
   bool shuffle = true;          // a new order each epoch; otherwise 0, 1, 2, ...
   bool drop_remainder = false;  // leave out the last batch of an epoch if it is not full
-  std::uint64_t seed = 0;       // the order, and what is random about images, depend on it
-  std::int64_t prefetch = 2;    // batches kept ready, or in the making, by the workers
-  // Threads that make batches; with 0 of them, or no prefetch, next() makes them itself.
+  std::uint64_t seed = 0;       // determines the order and the randomness of images
+  std::int64_t prefetch = 2;    // batches that the workers keep ready or in progress
+  // Threads that make batches. With no workers or no prefetch, next() makes batches itself.
   std::int64_t workers = default_workers();
   std::optional<Normalization> normalization{};  // instead of the data set's own numbers
-  // Batches in pinned memory, which a CUDA card copies while the host goes on. UnsupportedError if
-  // there is no card.
+  // Batches in pinned memory, which a CUDA device copies asynchronously. UnsupportedError if there
+  // is no CUDA device.
   bool pin_memory = false;
-  // Where batches are handed out. On a card, the next one is copied there beside the training step
-  // on this one, if workers have it ready. UnsupportedError if there is no such device.
+  // The device of the batches. A GPU copies the next batch during the current training step, if the
+  // workers have it ready. UnsupportedError if there is no such device.
   Device device = kCpuDevice;
   DType image_dtype = DType::kF32;  // f32, bf16 or f16
   DType label_dtype = DType::kI64;  // i64 or i32
   std::optional<OneHot> one_hot{};  // labels as f32[n, classes] instead
-  // Images and labels mixed in pairs, within a shard's part of a batch: see mix.h. Labels are
-  // f32[n, classes] then.
+  // Mixes images and labels in pairs, within a shard's part of a batch; see mix.h. Labels are then
+  // f32[n, classes].
   Mix mix{};
-  Shard shard{};  // of batches that several processes share
-  // Which images an epoch has, and in what order: see sampler.h. Null: each once.
+  Shard shard{};  // of batches shared by several processes
+  // Chooses an epoch's images and their order; see sampler.h. Null: each image once.
   std::shared_ptr<const Sampler> sampler{};
 };
 
-// Images are [n, c, h, w] of image_dtype, channels-last, labels [n] of label_dtype or
-// f32[n, classes]. Batches are a function of (data set, options, position) alone: the same after a
-// restart, and whatever the number of threads; an image is varied alike in whatever shard it is,
-// but mixed with those of its own. next() rethrows what reading the data set threw, and throws
+// Images are [n, c, h, w] of image_dtype, channels-last; labels are [n] of label_dtype or f32[n,
+// classes]. Batches are a function of (data set, options, position) alone: the same after a restart
+// and for any number of threads. An image is transformed alike in whatever shard it is, but mixed
+// only with images of its shard. next() rethrows what reading the data set threw, and throws
 // UnsupportedError if the workers' threads cannot be started.
 class DataLoader final : public BatchSource {
  public:
   // `dataset` must outlive the loader. Throws ArgumentError if batch_size, prefetch or workers is
-  // out of range, if the images differ in size, if the normalization has not one entry per channel
-  // or a deviation of 0, if a number that a byte becomes is not finite in image_dtype, or if with
+  // out of range, if the images differ in size, if the normalization does not have one entry per
+  // channel or has a deviation of 0, if a byte's value is not finite in image_dtype, or if with
   // drop_remainder the batch is larger than the set.
   DataLoader(const Dataset& dataset, LoaderOptions options);
   ~DataLoader() override;
@@ -80,9 +81,9 @@ class DataLoader final : public BatchSource {
 
   const Dataset& dataset_;
   LoaderOptions options_;
-  Tensor numbers_;                       // [channels, 256] of image_dtype: what each byte becomes
-  std::unique_ptr<BatchWorkers> ahead_;  // reads the above, so it goes first
-  std::unique_ptr<BatchUpload> coming_;  // the next batch, if it is on its way to the device
+  Tensor numbers_;                       // [channels, 256] of image_dtype: the value of each byte
+  std::unique_ptr<BatchWorkers> ahead_;  // reads the members above, so it is destroyed first
+  std::unique_ptr<BatchUpload> coming_;  // the next batch, if its copy to the device has begun
 };
 
 }  // namespace mezzo::data

@@ -12,7 +12,7 @@
 namespace mezzo::data {
 namespace {
 
-// In (0, 1): the logarithm of 0 is none.
+// Uniform in (0, 1), since the logarithm of 0 is infinite.
 double open_uniform(Generator& random) {
   return (static_cast<double>(random.next()) + 0.5) * 0x1p-32;
 }
@@ -22,7 +22,7 @@ double normal(Generator& random) {
   return radius * std::cos(2 * std::numbers::pi * open_uniform(random));
 }
 
-// The logarithm of a number of Gamma(a), a >= 1: Marsaglia and Tsang, "A simple method for
+// The logarithm of a Gamma(a) variate for a >= 1: Marsaglia and Tsang, "A simple method for
 // generating gamma variables", 2000.
 double draw_log_gamma(double a, Generator& random) {
   const double d = a - 1.0 / 3;
@@ -37,22 +37,22 @@ double draw_log_gamma(double a, Generator& random) {
   }
 }
 
-// Logarithms, because a number of Gamma(a) with a small a is often too small for any float: then
-// 0 / 0 would come of it.
+// Uses logarithms, because a Gamma(a) variate with a small a often underflows in any floating-point
+// format; 0 / 0 would result.
 double draw_log_gamma_of_any(double a, Generator& random) {
   if (a >= 1) return draw_log_gamma(a, random);
   const double log_larger = draw_log_gamma(a + 1, random);
   return log_larger + std::log(open_uniform(random)) / a;
 }
 
-// The part of `other` in `mine`. Computed in f32 and rounded once: 16 bits would round lambda, the
+// Mixes two elements. Computed in f32 and rounded once: 16-bit arithmetic would round lambda, the
 // products and the sum.
 template <class T>
 T mixed(T mine, T other, float lambda) {
   return T(lambda * static_cast<float>(mine) + (1 - lambda) * static_cast<float>(other));
 }
 
-// Image i of `rows` dense ones becomes change(image i, image i - 1 as it was).
+// Image i of `rows` dense images becomes change(image i, image i - 1 as it was).
 template <class T, class Change>
 void for_each_pair(T* images, std::int64_t rows, std::int64_t elements, const Change& change) {
   const std::vector<T> last(images + (rows - 1) * elements, images + rows * elements);
@@ -72,7 +72,7 @@ struct Cut {
   std::int64_t top = 0, bottom = 0, left = 0, right = 0;
 };
 
-// As torchvision's CutMix: half of each side on either hand of a uniform middle.
+// As in torchvision's CutMix: half of each side lies on either side of a uniform centre.
 Cut draw_cut(double lambda, std::int64_t height, std::int64_t width, Generator& random) {
   const double half = 0.5 * std::sqrt(1 - lambda);
   const std::int64_t x = below(random, width);
@@ -121,7 +121,7 @@ void check_mix(const Mix& mix) {
 
 void mix_batch(const Mix& mix, std::uint64_t seed, LoaderPosition at, const Shard& shard,
                Batch& batch) {
-  // Batches of all shards count on from the place that no image has for its number.
+  // Mix streams start at a number that no image has, and count the batches of all shards.
   constexpr std::uint64_t kMixStreams = std::uint64_t{1} << 63;
   const auto number = static_cast<std::uint64_t>(at.step * shard.count + shard.index);
   Generator random = stream_of(seed, static_cast<std::uint64_t>(at.epoch), kMixStreams + number);

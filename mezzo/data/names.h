@@ -1,4 +1,4 @@
-// Lists of names in messages.
+// Formats lists of names for messages.
 #pragma once
 
 #include <string>
@@ -6,7 +6,7 @@
 
 namespace mezzo::data {
 
-// The first ten, separated by commas, and how many there are more.
+// The first ten names, separated by commas, and the number of further ones.
 std::string first_names(const std::vector<std::string>& names);
 
 }  // namespace mezzo::data

@@ -30,7 +30,7 @@ constexpr BuiltIn kBuiltIn[] = {{"digits", open_digits}, {"shapes", open_shapes}
 
 using Transforms = std::vector<Transform>;
 
-// To one size for all, without which there are no batches.
+// Resizes all images to one size, which batches require.
 Transforms stretching(const Dataset& set, const OpenOptions& options) {
   const std::int64_t size = options.image_size;
   const Shape shape = set.image_shape();
@@ -65,7 +65,7 @@ struct InFolder {
   std::unique_ptr<Dataset> (*open)(const std::string& folder, Split split,
                                    const OpenOptions& options);
   Transforms (*transforms)(const Dataset& set, const OpenOptions& options);
-  std::array<std::string_view, 3> endings{};  // of its files; the first ones
+  std::array<std::string_view, 3> endings{};  // of its files; the rest stay empty
 };
 
 template <std::unique_ptr<Dataset> (*kOpen)(const std::string&, Split)>
@@ -78,7 +78,7 @@ std::unique_ptr<Dataset> open_pictures(const std::string& folder, Split split,
                                        const OpenOptions& options) {
   auto set = open_images(folder, split, {.apply_orientation = options.apply_orientation});
   if (options.bad_images != BadImages::kSkip) return set;
-  // As a class without pictures: an error in training, a warning in tests.
+  // A class that loses all its images is an error in training and a warning in tests.
   return without_unreadable(std::move(set), split == Split::kTest);
 }
 
@@ -98,7 +98,7 @@ bool ends_as_one_of(const InFolder& set, std::string name) {
 bool lies_in(const std::string& path, const std::string& folder) {
   namespace fs = std::filesystem;
   std::error_code error;
-  // With its last slash off, which would be a part of its own.
+  // The path is used without its trailing slash, which would count as a component of its own.
   const fs::path outer = fs::weakly_canonical(fs::absolute(fs::path(folder) / ".", error), error);
   const fs::path inner = fs::weakly_canonical(fs::absolute(path, error), error);
   const fs::path rest = inner.lexically_relative(outer);
@@ -121,7 +121,7 @@ std::string known_specs() {
   return text;
 }
 
-// A set as its files have it, and what brings its images to one size.
+// A set as its files store it, and the transforms that bring its images to one size.
 struct Opened {
   std::unique_ptr<Dataset> set;
   Transforms (*transforms)(const Dataset& set, const OpenOptions& options);

@@ -18,7 +18,7 @@ float triangle(float x, float y) {
   return std::max({y, kCos30 * x - 0.5F * y, -kCos30 * x - 0.5F * y}) - 0.5F;
 }
 
-// Five points: one edge, mirrored into the ten sectors that it stands for.
+// The star has five points: one edge is mirrored into its ten sectors.
 float star(float x, float y) {
   constexpr float kInner = 0.42F;
   constexpr float kSector = std::numbers::pi_v<float> / 5;
@@ -37,7 +37,7 @@ float cross(float x, float y) { return std::min(box(x, y, 0.95F, 0.3F), box(x, y
 
 float crescent(float x, float y) { return std::max(disc(x, y, 0.95F), -disc(x - 0.45F, y, 0.75F)); }
 
-// Two discs, and a corner below whose sides touch them where they begin to fall.
+// Two discs, and a corner below them whose sides are tangent to the discs.
 float heart(float x, float y) {
   constexpr float kSlope = 0.7071068F;  // of the sides: 45 degrees
   const float side = std::abs(x);

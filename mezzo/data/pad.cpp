@@ -41,7 +41,7 @@ void check_sequences(std::string_view op, std::span<const Tensor> sequences,
     check_alike(op, sequences[0], x, i);
   }
   const DType dtype = sequences[0].dtype();
-  const Tensor value = full({1}, options.value, dtype);  // throws what floats cannot hold
+  const Tensor value = full({1}, options.value, dtype);  // throws for what floats cannot hold
   check_arg(is_floating(dtype) || value.to_vector<double>()[0] == options.value, op, "the value ",
             options.value, " is none of ", name_of(dtype), ". Pad with one that is");
 }

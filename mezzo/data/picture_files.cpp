@@ -31,7 +31,7 @@ bool is_picture(const fs::path& path) {
 }  // namespace
 
 void Hidden::add(const std::string& path) {
-  // The least one, for folders are listed in any order.
+  // The smallest path is kept, since folders are listed in any order.
   if (count++ == 0 || path < first) first = path;
 }
 
@@ -62,7 +62,7 @@ std::vector<std::string> folders_in(const std::string& folder, Hidden& hidden) {
 
 std::vector<std::string> pictures_below(const std::string& folder, Hidden& hidden) {
   constexpr auto kOptions = fs::directory_options::follow_directory_symlink;
-  constexpr int kDepth = 64;  // links may go round in circles
+  constexpr int kDepth = 64;  // links may form a cycle
   std::vector<std::string> paths;
   std::error_code error;
   for (fs::recursive_directory_iterator entry(folder, kOptions, error), end; !error && entry != end;

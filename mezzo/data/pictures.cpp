@@ -14,7 +14,7 @@ constexpr std::size_t kByteValues = 256;
 constexpr std::int64_t kLine = 2;     // pixels between the pictures of a sheet
 constexpr std::uint8_t kGround = 40;  // their colour
 
-// From numbers back to bytes, in one channel.
+// Maps values back to bytes, in one channel.
 class Inverse {
  public:
   explicit Inverse(std::span<const float> numbers) {
@@ -94,7 +94,7 @@ Image shrunk(const Image& image, std::int64_t side) {
   check_arg(side >= 1, kOp, "a side has at least one pixel: ", side);
   const std::int64_t block = ceil_div(std::max(image.shape[1], image.shape[2]), side);
   if (block <= 1) return image;
-  // Of what is narrower than a block, the whole.
+  // If the picture is narrower than a block, the block is the whole side.
   const std::int64_t rows = std::min(block, image.shape[1]);
   const std::int64_t columns = std::min(block, image.shape[2]);
   Image result;

@@ -12,7 +12,7 @@ namespace {
 
 constexpr int kByteValues = 256;
 
-// What a transform that makes numbers makes of those before it, [channels, 256].
+// Applies a transform of values to the table `numbers`, [channels, 256].
 void change_numbers(const Transform& transform, std::int64_t channels,
                     std::vector<float>& numbers) {
   transform.check(channels);
@@ -78,7 +78,7 @@ class Transformed final : public DerivedDataset {
     for (const Transform& step : steps) change_numbers(step, channels, numbers_);
   }
 
-  // All but the last, whose result goes where the caller wants it.
+  // Runs all steps but the last, whose result goes directly to the caller.
   void run_first_steps(std::int64_t index, Generator& random, Image& image) const {
     Image next;
     for (auto step = image_steps_.begin(); step + 1 != image_steps_.end(); ++step) {
@@ -88,7 +88,7 @@ class Transformed final : public DerivedDataset {
     }
   }
 
-  // Known to work where images have one size; else it is this image's fault if it does not.
+  // Always succeeds where all images have one size; otherwise an error names this image.
   Shape shape_after(const Transform& step, std::int64_t index, const Shape& shape) const {
     try {
       return step.output_shape(shape);

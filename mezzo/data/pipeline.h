@@ -1,4 +1,4 @@
-// Data sets made from data sets: with their images transformed, and several times over.
+// Data sets made from data sets: with transformed images, or repeated.
 #pragma once
 
 #include <cstdint>
@@ -10,17 +10,17 @@
 
 namespace mezzo::data {
 
-// The images of `source` after `transforms`, in that order. Those that make numbers (Rescale,
-// Normalize) come last, and if there are any they take the place of the source's own normalization:
-// bytes then enter as 0 to 255. Shuffling, batches, workers and what is prefetched are the
-// DataLoader's. Throws ArgumentError if a transform cannot take what comes before it; where images
-// differ in size, when the image that it cannot take is read.
+// The images of `source` after `transforms`, in that order. Transforms of values (Rescale,
+// Normalize) come last, and replace the source's own normalization: bytes then enter as 0 to 255.
+// The DataLoader does the shuffling, batching and prefetching. Throws ArgumentError if a transform
+// cannot take what comes before it. Where images differ in size, that is thrown when such an image
+// is read.
 std::unique_ptr<Dataset> map(std::unique_ptr<Dataset> source, std::vector<Transform> transforms);
-// The same for a source that stays where it is and outlives the result.
+// Like map() above, for a source that someone else owns and that outlives the result.
 std::unique_ptr<Dataset> map(const Dataset& source, std::vector<Transform> transforms);
 
-// `source` `times` over, one after the other: an epoch that is so many times as long, in which an
-// image is transformed anew each time that it comes. Throws ArgumentError unless times >= 1.
+// Repeats `source` `times` times. The epoch is that many times as long, and an image is transformed
+// differently each time it comes up. Throws ArgumentError unless times >= 1.
 std::unique_ptr<Dataset> repeat(std::unique_ptr<Dataset> source, std::int64_t times);
 std::unique_ptr<Dataset> repeat(const Dataset& source, std::int64_t times);
 

@@ -17,7 +17,7 @@ namespace {
 
 constexpr std::string_view kReadableOp = "images";
 
-// The images that are left, which also says which are not.
+// The readable images; also reports the unreadable ones.
 class Readable final : public Subset {
  public:
   Readable(std::unique_ptr<Dataset> source, std::vector<std::int64_t> indices,
@@ -43,7 +43,7 @@ std::vector<std::int64_t> all_but(const std::vector<Unreadable>& bad, std::int64
   return rest;
 }
 
-// The classes that have images, none of which can be read.
+// Reports the classes that have images but no readable one.
 void check_classes(const Dataset& set, const std::vector<Unreadable>& bad, bool allow_empty) {
   const std::vector<std::int64_t> all = class_counts(set);
   std::vector<std::int64_t> left = all;

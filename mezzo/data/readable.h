@@ -1,4 +1,4 @@
-// Data sets without the images that cannot be read.
+// Data sets without their unreadable images.
 #pragma once
 
 #include <cstdint>
@@ -10,27 +10,27 @@
 
 namespace mezzo::data {
 
-// What becomes of images that cannot be read.
+// The treatment of images that cannot be read.
 enum class BadImages : std::uint8_t {
-  kError,  // the run ends at the first one that it comes to
-  kSkip,   // they are found when the set is opened, and left out
+  kError,  // the run ends at the first one that it reads
+  kSkip,   // they are found and left out when the set is opened
 };
 
-// The images of `source` that can be read, in their order. All are read once now, on all threads:
-// it takes as long as reading them does in an epoch, and what is left is a set like any other, the
-// same for any number of threads, workers and processes, and after a restart as long as the files
-// are the same. A warning counts and names those that are left out, and left_out() lists them; the
-// set itself is returned if there are none. An image that breaks later is an error all the same.
-// Throws FileError if no image can be read, and if a class loses all that it has, as if its folder
-// were empty; with `allow_empty`, as for images to test with, that is a warning.
+// The readable images of `source`, in order. All images are read once now, on all threads, which
+// takes as long as reading them in an epoch. The result is a set like any other: the same for any
+// number of threads, workers and processes, and after a restart as long as the files do not change.
+// A warning counts and names the images left out, and left_out() lists them. If there are none,
+// `source` itself is returned. An image that breaks later is still an error. Throws FileError if no
+// image can be read, or if a class loses all its images, as if its folder were empty. With
+// `allow_empty`, meant for test images, the latter is only a warning.
 std::unique_ptr<Dataset> without_unreadable(std::unique_ptr<Dataset> source,
                                             bool allow_empty = false);
 
-// What was wrong, without the operation that messages begin with: `[images] a.jpg: is cut off`
-// without `[images] `.
+// A message without the operation at its beginning: `[images] a.jpg: is cut off` without `[images]
+// `.
 std::string without_operation(const std::string& message);
 
-// The images that reading throws a FileError for, with their messages, in the order of the set.
+// An image for which reading throws a FileError, with the message.
 struct Unreadable {
   std::int64_t index = 0;
   UnreadableImage image{};

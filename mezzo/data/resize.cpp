@@ -9,8 +9,9 @@
 namespace mezzo::data {
 namespace {
 
-// Fixed point. Across a row weights have 22 bits and the sums keep 7 below the point, 15 in all;
-// down a column weights have 16. Either sum stays below 2^31, with half a unit for rounding.
+// Fixed point. Along a row, weights have 22 bits, and sums keep 7 bits below the point, 15 in all.
+// Along a column, weights have 16 bits. Either sum stays below 2^31, including half a unit for
+// rounding.
 constexpr int kRowBits = 22;
 constexpr int kKeptBits = 7;
 constexpr int kColumnBits = 16;
@@ -19,7 +20,7 @@ constexpr int kColumnShift = kColumnBits + kKeptBits;
 static_assert(255LL * (1 << kRowBits) + (1 << (kRowShift - 1)) < (1LL << 31));
 static_assert((255LL << (kKeptBits + kColumnBits)) + (1 << (kColumnShift - 1)) < (1LL << 31));
 
-// Which pixels of a line an output pixel is made of.
+// The pixels of a line from which an output pixel is computed.
 struct Window {
   std::int64_t first = 0;
   std::int64_t count = 0;
@@ -29,7 +30,7 @@ struct Window {
 // The windows of all output pixels along one axis.
 class Axis {
  public:
-  // Weights add up to exactly 2^bits, so that a plain image stays what it is.
+  // Weights add up to exactly 2^bits, so that a uniform image stays unchanged.
   Axis(std::int64_t in, std::int64_t out, bool antialias, int bits) {
     const double scale = static_cast<double>(in) / static_cast<double>(out);
     const double reach = antialias ? std::max(scale, 1.0) : 1.0;
@@ -49,7 +50,7 @@ class Axis {
   std::int64_t largest() const { return largest_; }
 
  private:
-  // A triangle around `centre` that is 0 at `reach` from it.
+  // Adds a triangle around `centre` that falls to 0 at a distance of `reach`.
   void add(double centre, double reach, std::int64_t in, int bits) {
     const auto last = std::min(static_cast<std::int64_t>(std::ceil(centre + reach - 0.5)), in);
     auto x = std::max(static_cast<std::int64_t>(std::floor(centre - reach + 0.5)), std::int64_t{0});
@@ -61,7 +62,8 @@ class Axis {
     for (std::int64_t k = x; k < last; ++k) total += height(k);
     first_.push_back(x);
     begin_.push_back(weights_.size());
-    // Running totals are rounded and weights are their differences: nothing is lost or added.
+    // Running totals are rounded, and weights are their differences, so that no rounding error
+    // accumulates.
     double sum = 0;
     std::int32_t done = 0;
     for (; x < last; ++x) {
@@ -74,12 +76,12 @@ class Axis {
   }
 
   std::vector<std::int64_t> first_;
-  std::vector<std::size_t> begin_;  // of each window's weights
+  std::vector<std::size_t> begin_;  // the first weight of each window
   std::vector<std::int32_t> weights_;
   std::int64_t largest_ = 1;
 };
 
-// One row scaled to the new width, with kKeptBits below the point. kChannels 0: any number.
+// Scales one row to the new width, with kKeptBits below the point. kChannels 0: any number.
 template <std::int64_t kChannels>
 void scale_row(const std::uint8_t* in, const Axis& axis, std::int64_t width, std::int64_t channels,
                std::int16_t* out) {
@@ -95,7 +97,7 @@ void scale_row(const std::uint8_t* in, const Axis& axis, std::int64_t width, std
   }
 }
 
-// The rows of the input at their new width, made when first needed; as many are kept as a window of
+// The input's rows at their new width, computed when first needed. As many are kept as a window of
 // the other axis has.
 class ScaledRows {
  public:
@@ -106,7 +108,7 @@ class ScaledRows {
         kept_(kept),
         rows_(static_cast<std::size_t>(kept * width * in.channels)) {}
 
-  // Row y of the input. Rows must be asked for in windows that only move down.
+  // Row y of the input. Windows of requested rows must only move down.
   const std::int16_t* at(std::int64_t y) {
     std::int16_t* row = rows_.data() + y % kept_ * width_ * in_.channels;
     if (y < next_) return row;
@@ -125,10 +127,10 @@ class ScaledRows {
   const Axis& axis_;
   std::int64_t kept_;
   std::vector<std::int16_t> rows_;
-  std::int64_t next_ = 0;  // rows from here on were not needed yet
+  std::int64_t next_ = 0;  // rows from here on are not computed yet
 };
 
-// Two rows are by far the most frequent: every enlarged image.
+// Two rows are by far the most frequent case: every enlarged image has it.
 void mix_two(const std::int16_t* a, const std::int16_t* b, const std::int32_t* weights,
              std::span<std::uint8_t> out) {
   const std::int32_t first = weights[0];

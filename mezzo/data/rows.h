@@ -1,4 +1,4 @@
-// Rows of tensors in the host's memory, as examples.
+// Uses rows of tensors in host memory as examples.
 #pragma once
 
 #include <cstdint>
@@ -10,17 +10,15 @@
 
 namespace mezzo::data {
 
-// Rows indices[0], indices[1], ... of x, [n, ...], in its dtype and format: a copy. Throws
-// ArgumentError unless x has a row, is dense and lies in the host's memory, and each index is in
-// [0, n).
+// A copy of rows indices[0], indices[1], ... of x, [n, ...], in its dtype and format. Throws
+// ArgumentError unless x has a row, is dense and lies in host memory, and each index is in [0, n).
 Tensor take_rows(const Tensor& x, std::span<const std::int64_t> indices);
 
-// Throws ArgumentError `[op] NAME ...` unless x is [n, ...] with n >= 1, dense, in the host's
-// memory.
+// Throws ArgumentError `[op] NAME ...` unless x is [n, ...] with n >= 1, dense, in host memory.
 void check_rows(std::string_view op, const Tensor& x, std::string_view name);
 
-// The number of rows, which all have. Throws ArgumentError unless there is a tensor, check_rows()
-// takes each and all have the same number.
+// The number of rows that all tensors have. Throws ArgumentError unless there is a tensor, each
+// passes check_rows() and all have the same number.
 std::int64_t common_rows(std::string_view op, const std::vector<Tensor>& tensors);
 
 }  // namespace mezzo::data

@@ -12,20 +12,20 @@
 namespace mezzo::data {
 
 struct SequenceBatchesOptions {
-  // With .sampler = length_buckets(lengths_of(sequences)) little is padded.
+  // .sampler = length_buckets(lengths_of(sequences)) keeps the padding small.
   TensorBatchesOptions batches{};
   PadOptions padding{};
-  // The lengths as Batch::more[0], i64 [n]. fit() and eval() take batches without them.
+  // Gives the lengths as Batch::more[0], i64 [n]. fit() and eval() require batches without them.
   bool give_lengths = true;
 };
 
 // Sequence i and row i of the labels are example i. Batch::images is [n, longest of the batch, ...]
-// in the dtype of the sequences, Batch::labels the rows of the labels. Orders are those of
+// in the dtype of the sequences; Batch::labels holds the rows of the labels. The order is that of
 // TensorBatches with the same options.
 class SequenceBatches final : public BatchSource {
  public:
-  // sequences: [t_i, ...] as pad_sequences() takes them; labels: [n, ...]. Their elements are read
-  // when a batch is made and must be what they are then. Throws ArgumentError for what
+  // sequences: [t_i, ...] as pad_sequences() takes them; labels: [n, ...]. Elements are read when a
+  // batch is made, so they must not change before that. Throws ArgumentError for whatever
   // pad_sequences() or TensorBatches refuse, and unless there is a row of labels for each sequence.
   SequenceBatches(std::vector<Tensor> sequences, const Tensor& labels,
                   SequenceBatchesOptions options = {});

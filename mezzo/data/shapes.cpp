@@ -19,7 +19,7 @@ constexpr std::size_t kChannels = 3;
 constexpr std::size_t kPixels = std::size_t{kSide} * kSide;
 constexpr float kFullTurn = 2 * std::numbers::pi_v<float>;
 
-using Color = std::array<float, kChannels>;  // of 255
+using Color = std::array<float, kChannels>;  // from 0 to 255
 
 Color draw_color(Generator& random) {
   return {draw(random, 20, 235), draw(random, 20, 235), draw(random, 20, 235)};
@@ -29,7 +29,7 @@ float difference(const Color& a, const Color& b) {
   return std::abs(a[0] - b[0]) + std::abs(a[1] - b[1]) + std::abs(a[2] - b[2]);
 }
 
-// A ground of two colours that run into each other in waves.
+// A background of two colours that blend in waves.
 struct Ground {
   Color first{};
   Color second{};
@@ -37,7 +37,7 @@ struct Ground {
   float wave_y = 0;
   float phase = 0;
 
-  // How much of the second colour is at that pixel.
+  // The share of the second colour at that pixel.
   float mix_at(int x, int y) const {
     const float angle = wave_x * static_cast<float>(x) + wave_y * static_cast<float>(y) + phase;
     return 0.5F + 0.5F * std::sin(angle);
@@ -60,7 +60,7 @@ Ground draw_ground(Generator& random) {
   return ground;
 }
 
-// A colour that can be told from both colours of the ground.
+// A colour that is distinct from both colours of the background.
 Color draw_figure_color(Generator& random, const Ground& ground) {
   constexpr int kTries = 16;
   constexpr float kEnough = 200;
@@ -77,7 +77,7 @@ Color draw_figure_color(Generator& random, const Ground& ground) {
   return best;
 }
 
-// Where the shape lies: place and radius in pixels, rotation, and how much it is squeezed.
+// The pose of the shape: centre and radius in pixels, rotation, and squeeze.
 struct Pose {
   float x = 0;
   float y = 0;
@@ -90,7 +90,7 @@ struct Pose {
   float cover_at(std::int64_t kind, int pixel_x, int pixel_y) const {
     const float dx = (static_cast<float>(pixel_x) + 0.5F - x) / radius;
     const float dy = (static_cast<float>(pixel_y) + 0.5F - y) / radius;
-    constexpr float kReach = 1.8F;  // of the unit radius: nothing reaches farther
+    constexpr float kReach = 1.8F;  // in unit radii: no shape extends farther
     if (dx * dx + dy * dy > kReach * kReach) return 0;
     const float u = (cosine * dx + sine * dy) * squeeze;
     const float v = (cosine * dy - sine * dx) / squeeze;

@@ -1,4 +1,5 @@
-// The generated set `shapes`: ten kinds of coloured shapes on textured grounds, 32x32 in colour.
+// The generated set `shapes`: ten kinds of coloured shapes on textured backgrounds, 32x32 in
+// colour.
 #pragma once
 
 #include <cstdint>
@@ -17,8 +18,8 @@ inline constexpr std::int64_t kShapesSide = 32;
 // circle, square, triangle, star, ring, cross, bar, crescent, heart, frame.
 void draw_shape(Split split, std::int64_t index, std::span<std::uint8_t> pixels);
 
-// The first `size` images of the split; 0 for the usual number. Neither colour nor place tells the
-// class. Throws ArgumentError if `size` is negative.
+// The first `size` images of the split; 0 for the usual number. Neither colour nor position gives
+// the class away. Throws ArgumentError if `size` is negative.
 std::unique_ptr<Dataset> open_shapes(Split split, std::int64_t size = 0);
 
 }  // namespace mezzo::data

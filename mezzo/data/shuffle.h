@@ -1,4 +1,4 @@
-// Shuffled numbers.
+// Shuffles integers.
 #pragma once
 
 #include <cstdint>

@@ -15,7 +15,7 @@ namespace {
 
 constexpr std::string_view kOp = "split";
 
-// The square of it can still be counted.
+// The square of this number still fits in 64 bits.
 constexpr std::int64_t kMostStratified = 3'000'000'000;
 
 using Counts = std::vector<std::int64_t>;
@@ -61,14 +61,14 @@ Counts counts_of(std::int64_t examples, const SplitOptions& options) {
   return counts;
 }
 
-// The part of each of `examples` places: all parts grow evenly along them, so that of any run of
-// places, such as those of a class, each part has its share.
+// Assigns a part to each of `examples` places. All parts grow evenly, so that in any run of places,
+// such as those of a class, each part has its share.
 std::vector<std::size_t> even_parts(std::int64_t examples, const Counts& counts) {
   Counts given(counts.size());
   std::vector<std::size_t> parts;
   for (std::int64_t place = 1; place <= examples; ++place) {
     std::optional<std::size_t> next;
-    std::int64_t most = 0;  // that a part lags behind its share, times `examples`
+    std::int64_t most = 0;  // how far a part lags behind its share, times `examples`
     for (std::size_t p = 0; p < counts.size(); ++p) {
       const std::int64_t lag = counts[p] * place - given[p] * examples;
       if (given[p] == counts[p] || (next.has_value() && lag <= most)) continue;

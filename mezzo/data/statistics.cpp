@@ -18,14 +18,14 @@ namespace {
 
 constexpr std::string_view kStatisticsOp = "data";
 
-// Of bytes. Whole numbers, so that the order in which threads add them does not matter: 2^64 holds
-// the squares of 2.8e14 bytes.
+// Sums of bytes. They are integers, so that the order in which threads add them does not matter:
+// 2^64 holds the squares of 2.8e14 bytes.
 struct ChannelSums {
   std::uint64_t sum = 0;
   std::uint64_t squares = 0;
 };
 
-// What was found in some of the images.
+// The findings for some of the images.
 struct Findings {
   std::vector<std::int64_t> heights;
   std::vector<std::int64_t> widths;
@@ -79,8 +79,8 @@ Spread spread_of(std::vector<std::int64_t> sizes) {
   return {sizes.front(), sizes[(sizes.size() - 1) / 2], sizes.back()};
 }
 
-// In f64: the difference of two nearly equal numbers keeps 12 digits of a usual deviation, where
-// f32 would keep four.
+// In f64: the difference of two nearly equal sums keeps 12 digits of a typical deviation, where f32
+// would keep four.
 Normalization normalization_of(const Findings& found) {
   constexpr double kMostByte = 255;
   const auto count = static_cast<double>(found.pixels);
@@ -110,7 +110,7 @@ std::vector<std::int64_t> count_classes(const Dataset& set) {
 
 std::vector<std::int64_t> evenly_spread(std::int64_t size, std::int64_t count) {
   count = std::min(size, count);
-  // Where part i begins: i * size / count, without a product that might not fit.
+  // The beginning of part i: i * size / count, without a product that might overflow.
   const auto begin_of = [&](std::int64_t i) {
     return i * (size / count) + i * (size % count) / count;
   };

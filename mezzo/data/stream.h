@@ -1,5 +1,4 @@
-// Random streams named by three numbers, so that what is drawn for an image depends on nothing
-// else.
+// Random streams named by three numbers, so that the draws for an image depend on nothing else.
 #pragma once
 
 #include <cstdint>
@@ -8,8 +7,8 @@
 
 namespace mezzo::data {
 
-// A stream of its own for each (seed, major, minor); (seed, epoch, index) for what is random about
-// an image. The name is hashed into the stream's 64-bit key, so that streams do not overlap.
+// A separate stream for each (seed, major, minor). The randomness of an image uses (seed, epoch,
+// index). The name is hashed into the stream's 64-bit key, so that streams do not overlap.
 inline Generator stream_of(std::uint64_t seed, std::uint64_t major, std::uint64_t minor) {
   const auto words =
       philox({static_cast<std::uint32_t>(major), static_cast<std::uint32_t>(major >> 32),
@@ -18,7 +17,7 @@ inline Generator stream_of(std::uint64_t seed, std::uint64_t major, std::uint64_
   return Generator(std::uint64_t{words[0]} << 32 | words[1]);
 }
 
-// The minor number of the stream that the order of an epoch is drawn from; never an index.
+// The minor number of the stream from which an epoch's order is drawn; never an index.
 inline constexpr std::uint64_t kOrderStream = ~std::uint64_t{0};
 
 }  // namespace mezzo::data

@@ -19,7 +19,7 @@ Subset::Subset(const Dataset& source, std::vector<std::int64_t> indices)
   check();
 }
 
-// In braces the first argument is evaluated before the second one takes the source away.
+// Braces evaluate the first argument before the second one moves the source away.
 Subset::Subset(std::unique_ptr<Dataset> source, std::vector<std::int64_t> indices)
     : DerivedDataset{checked(source), std::move(source)}, indices_(std::move(indices)) {
   check();

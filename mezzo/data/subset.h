@@ -11,14 +11,14 @@
 
 namespace mezzo::data {
 
-// Image i is image indices[i] of the source; one may be there more than once. Classes, their names
-// and the normalization are the source's, also where a class has no image left.
+// Image i is image indices[i] of the source; an index may occur more than once. Classes, their
+// names and the normalization are the source's, even if a class has no image left.
 class Subset : public DerivedDataset {
  public:
   // `source` must outlive the subset. Throws ArgumentError unless there is an index and each is in
   // [0, source.size()).
   Subset(const Dataset& source, std::vector<std::int64_t> indices);
-  // Owns the source. Throws ArgumentError also if it is null.
+  // Owns the source. Also throws ArgumentError if it is null.
   Subset(std::unique_ptr<Dataset> source, std::vector<std::int64_t> indices);
 
   const std::vector<std::int64_t>& indices() const { return indices_; }

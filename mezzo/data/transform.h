@@ -1,26 +1,26 @@
-// Transform: one step of a pipeline, whatever its type. The steps that mezzo has are in
-// transforms.h, color_transforms.h and geometry_transforms.h; a user's own is one of three:
+// Transform: one step of a pipeline, whatever its type. mezzo's own steps are in transforms.h,
+// color_transforms.h and geometry_transforms.h. A user's step is one of three:
 //
 //   a struct that makes images, with
 //     Shape output_shape(const Shape& input) const;
 //     void apply(const ImageView& in, Generator& random, std::span<std::uint8_t> out) const;
-//   a struct that makes numbers, with
+//   a struct that transforms values, with
 //     void check(std::int64_t channels) const;
 //     float value(float value, std::size_t channel) const;
-//   a function void(Image&, Generator&), which changes pixels and leaves the shape as it is.
+//   a function void(Image&, Generator&), which changes pixels but not the shape.
 //
 // Shapes are [channels, height, width].
-//   output_shape   of images that have `input` for shape, where a height and width of 0 stand for
-//                  sizes that differ. Throws ArgumentError if the parameters make no sense or no
-//                  such image can be taken.
+//   output_shape   the shape after the step. A height and width of 0 in `input` stand for varying
+//                  sizes. Throws ArgumentError if the parameters are invalid or the step cannot
+//                  take such images.
 //   apply          writes the new image to `out`, dense, channels innermost.
 //   check          throws ArgumentError unless the parameters fit that many channels.
-//   value          what `value` becomes in a channel. Such steps are applied in f32, in order, to
-//                  the 256 bytes that there are, and so cost nothing per image.
+//   value          transforms `value` in a channel. Such steps are applied in f32, in order, to the
+//                  256 possible bytes, and so cost nothing per image.
 //
-// What is random comes from `random` alone, a stream that belongs to this image in this epoch:
-// then batches do not depend on the number of workers, and come again after a restart. All of it is
-// const, and is called on several threads at once.
+// Randomness comes from `random` alone, a stream that belongs to this image in this epoch. Batches
+// then do not depend on the number of workers and are the same after a restart. All members are
+// const and are called on several threads at once.
 #pragma once
 
 #include <algorithm>
@@ -54,7 +54,7 @@ concept NumberTransform = requires(const T& step, std::int64_t channels, float n
 template <class T>
 concept PixelFunction = std::invocable<const T&, Image&, Generator&>;
 
-// A function as a step that makes images.
+// Wraps a function as a step that makes images.
 template <PixelFunction F>
 struct AppliedFunction {
   F function;
@@ -89,13 +89,13 @@ class Transform {
       Transform(F function)  // NOLINT(google-explicit-constructor)
       : Transform(AppliedFunction<F>{std::move(function)}) {}
 
-  // False for those that make numbers, which do nothing to images.
+  // False for steps that transform values, which leave images alone.
   bool makes_images() const { return makes_images_; }
   Shape output_shape(const Shape& input) const { return step_->output_shape(input); }
   void apply(const ImageView& in, Generator& random, std::span<std::uint8_t> out) const {
     step_->apply(in, random, out);
   }
-  // Of those that make numbers alone.
+  // Only for steps that transform values.
   void check(std::int64_t channels) const { step_->check(channels); }
   float value(float value, std::size_t channel) const { return step_->value(value, channel); }
 

@@ -13,7 +13,7 @@ namespace {
 
 bool sizes_differ(const Shape& shape) { return shape[1] == 0; }
 
-// The shape of an image with its channels kept.
+// The shape of an image with that size and its channels kept.
 Shape with_size(std::string_view op, const Shape& input, std::int64_t height, std::int64_t width) {
   check_arg(height > 0 && width > 0, op, "the size must be positive: ", height, "x", width);
   check_arg(height <= kMaxPixels && width <= kMaxPixels / height, op, "too large: ", height, "x",
@@ -28,7 +28,7 @@ void check_fits(std::string_view op, const Shape& input, std::int64_t padding, c
             " pixels of padding, and ", crop[1], "x", crop[2], ". Resize it before");
 }
 
-// The rectangle at that corner, which may lie partly or wholly outside, where `fill` is.
+// Copies the rectangle at that corner. Where it lies outside the image, it gets `fill`.
 void copy_window(const ImageView& in, std::int64_t top, std::int64_t left, const Shape& size,
                  std::uint8_t fill, std::span<std::uint8_t> out) {
   const std::int64_t row_bytes = size[2] * in.channels;
@@ -48,7 +48,7 @@ void copy_window(const ImageView& in, std::int64_t top, std::int64_t left, const
   }
 }
 
-// The largest rectangle in the middle with a proportion that `crop` allows.
+// The largest central rectangle with a proportion that `crop` allows.
 ImageView central_part(const RandomResizedCrop& crop, const ImageView& in) {
   const double ratio = static_cast<double>(in.width) / static_cast<double>(in.height);
   std::int64_t rows = in.height;
@@ -148,8 +148,7 @@ Shape CenterCrop::output_shape(const Shape& input) const {
 
 namespace {
 
-// Half of what is left over. Where that is no whole number, the even one beside it, as torchvision
-// rounds.
+// Half of the remainder, rounded to even as in torchvision.
 std::int64_t half_to_even(std::int64_t rest) { return rest / 2 + (rest % 4 == 3 ? 1 : 0); }
 
 }  // namespace

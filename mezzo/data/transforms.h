@@ -1,13 +1,12 @@
-// What can be done to images between a data set and a batch. Transforms are plain values; a list of
+// The transforms of images between a data set and a batch. Transforms are plain values; a list of
 // them, for map() in pipeline.h, is a pipeline:
 //
 //   {RandomCrop{.height = 32, .width = 32, .padding = 4}, RandomHorizontalFlip{},
 //    Resize{.height = 224, .width = 224}, Rescale{}, Normalize{.mean = ..., .deviation = ...}}
 //
-// Those up to RandomResizedCrop make images from images, in bytes, as do those of
-// color_transforms.h and geometry_transforms.h; Rescale and Normalize say what number each byte
-// becomes in a batch. transform.h says what their members do, and how a step of one's own is
-// written.
+// The steps up to RandomResizedCrop make images from images, in bytes, as do those of
+// color_transforms.h and geometry_transforms.h. Rescale and Normalize determine the value that each
+// byte has in a batch. transform.h explains their members and how to write a step of one's own.
 #pragma once
 
 #include <cstdint>
@@ -26,13 +25,13 @@ struct RandomCrop {
   std::int64_t height = 0;
   std::int64_t width = 0;
   std::int64_t padding = 0;  // pixels added on every side first
-  std::uint8_t fill = 0;     // their value
+  std::uint8_t fill = 0;     // the value of these pixels
 
   Shape output_shape(const Shape& input) const;
   void apply(const ImageView& in, Generator& random, std::span<std::uint8_t> out) const;
 };
 
-// Left and right exchanged, or not.
+// Flips the image left to right with the given probability.
 struct RandomHorizontalFlip {
   double probability = 0.5;
 
@@ -40,8 +39,8 @@ struct RandomHorizontalFlip {
   void apply(const ImageView& in, Generator& random, std::span<std::uint8_t> out) const;
 };
 
-// Bilinear, to exactly that size; see resize.h. MindSpore's and OpenCV's without antialias,
-// torchvision's with it.
+// Bilinear interpolation to exactly that size; see resize.h. Without antialias it is MindSpore's
+// and OpenCV's, with it torchvision's.
 struct Resize {
   std::int64_t height = 0;
   std::int64_t width = 0;
@@ -51,7 +50,7 @@ struct Resize {
   void apply(const ImageView& in, Generator& random, std::span<std::uint8_t> out) const;
 };
 
-// Bilinear, so that the shorter side gets that size and the other keeps the proportion, rounded
+// Bilinear interpolation that gives the shorter side that size and keeps the proportion, rounded
 // down; torchvision's Resize(size).
 struct ResizeShortSide {
   std::int64_t size = 0;
@@ -61,7 +60,7 @@ struct ResizeShortSide {
   void apply(const ImageView& in, Generator& random, std::span<std::uint8_t> out) const;
 };
 
-// The rectangle in the middle.
+// Crops the rectangle in the centre.
 struct CenterCrop {
   std::int64_t height = 0;
   std::int64_t width = 0;
@@ -70,10 +69,10 @@ struct CenterCrop {
   void apply(const ImageView& in, Generator& random, std::span<std::uint8_t> out) const;
 };
 
-// A random part of the image, resized: its area a uniform share of the image's, the logarithm of
-// width over height uniform, its place uniform (Szegedy et al., "Going deeper with convolutions",
-// 2015; torchvision's RandomResizedCrop). After ten rectangles that do not fit, the largest central
-// one whose proportion is allowed.
+// Resizes a random part of the image. Its area is a uniform share of the image's, the logarithm of
+// width over height is uniform, and so is its place (Szegedy et al., "Going deeper with
+// convolutions", 2015; torchvision's RandomResizedCrop). If ten rectangles in a row do not fit, it
+// takes the largest central one whose proportion is allowed.
 struct RandomResizedCrop {
   std::int64_t height = 0;
   std::int64_t width = 0;

@@ -1,4 +1,4 @@
-// Examples drawn by weight.
+// The sampler that draws examples by weight.
 #include <algorithm>
 #include <cmath>
 #include <map>
@@ -15,8 +15,8 @@ namespace {
 
 constexpr std::string_view kOp = "weighted_sampler";
 
-// 53 random bits: with the 24 of a float, examples of a set of more than 16 million, or of small
-// weights, could never be drawn.
+// Uses 53 random bits. With the 24 bits of a float, some examples of a set of more than 16 million,
+// or of small weights, could never be drawn.
 double unit(Generator& random) {
   const std::uint64_t high = random.next();
   const std::uint64_t bits = high << 32 | random.next();
@@ -62,8 +62,9 @@ class WeightedSampler final : public Sampler {
   }
 
  private:
-  // The first example whose sum is greater: one of weight 0 adds nothing and is never it. A product
-  // that is rounded up to the sum of all belongs to the last that adds something.
+  // The first example whose cumulative sum is greater than `place`: an example of weight 0 adds
+  // nothing and is never chosen. A product rounded up to the total belongs to the last example with
+  // a weight.
   std::int64_t at(double place) const {
     auto found = std::ranges::upper_bound(sums_, place);
     if (found == sums_.end()) found = std::ranges::lower_bound(sums_, sums_.back());
@@ -72,7 +73,7 @@ class WeightedSampler final : public Sampler {
 
   std::int64_t draws_;
   std::uint32_t checksum_;
-  std::vector<double> sums_;  // of the weights up to and with each
+  std::vector<double> sums_;  // cumulative: of the weights up to and including each
 };
 
 std::vector<double> balanced(const std::vector<std::int64_t>& labels) {

@@ -14,12 +14,12 @@ constexpr std::int64_t kOpset = 17;
 constexpr const char* kInput = "input";
 constexpr const char* kOutput = "output";
 
-// Two batches, of neither of which an axis of 1 can be an extension.
+// Two batch sizes, neither of which an axis of size 1 can be expanded from.
 constexpr std::int64_t kBatch = 2;
 constexpr std::int64_t kOtherBatch = 3;
 
-// A tensor of that dtype and shape, whose first axis is open. Other axes that the batch decides are
-// left unsaid: ONNX has no word for what they are.
+// Describes a tensor of that dtype and shape, whose first axis is open. Other axes that depend on
+// the batch are left out, since ONNX cannot express them.
 void describe(onnx::ValueInfoProto& value, const char* name, const Tensor& tensor,
               const Shape& other) {
   const Shape& shape = tensor.shape();
@@ -89,7 +89,7 @@ bool takes(nn::Module& net, const Tensor& input) {
   }
 }
 
-// Numbers of tokens are i64, images f32: what refuses the one may take the other.
+// Token indices are i64, images f32: a network that refuses one may take the other.
 Trace trace_batch(nn::Module& net, std::int64_t size, const Shape& example, DType dtype) {
   try {
     return trace_forward(net, zero_batch(size, example, dtype));

@@ -9,7 +9,7 @@
 namespace mezzo::interchange {
 namespace {
 
-// A number as an element of the tensor's dtype, f32 or i64.
+// A constant of the tensor's dtype, f32 or i64.
 std::string number_like(OnnxGraph& graph, const Tensor& tensor, double number) {
   if (tensor.dtype() != DType::kI64) {
     return graph.constant("number", Shape{}, static_cast<float>(number));

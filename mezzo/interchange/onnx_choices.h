@@ -1,4 +1,4 @@
-// How comparisons and what is chosen by them are said in ONNX; see Translation.
+// Translates comparisons, and selections that depend on them, to ONNX; see Translation.
 #pragma once
 
 #include <string>
@@ -7,10 +7,10 @@
 
 namespace mezzo::interchange {
 
-// Input i of the call; bools as numbers, since ONNX does not order them.
+// Input i of the call, with bools converted to numbers, since ONNX does not order bools.
 std::string comparable(OnnxGraph& graph, const TracedCall& call, std::size_t i);
 
-// `type` is the operator of the translation, where there is one for all calls.
+// `type` is the translation's ONNX operator, if all calls use the same one.
 std::string compare(OnnxGraph& graph, const TracedCall& call, const char* type);
 std::string compare_number(OnnxGraph& graph, const TracedCall& call, const char* type);
 std::string masked_fill(OnnxGraph& graph, const TracedCall& call, const char* type);

@@ -66,7 +66,8 @@ void OnnxGraph::begin(const TracedCall& call, const CallSizes& other) {
   for (std::size_t i = 0; i < call.outputs.size(); ++i) check(call.outputs[i], other.outputs[i]);
 }
 
-// The entry of a tensor, or of one with the same elements: detach() makes another handle of those.
+// The entry of a tensor, or of one with the same elements, since detach() makes another handle to
+// them.
 template <class Map>
 auto OnnxGraph::find(Map& map, const Tensor& tensor) {
   const auto found = map.find(tensor.impl());

@@ -1,4 +1,4 @@
-// An ONNX graph in the making: nodes, constants, and which tensor is called what.
+// An ONNX graph under construction: nodes, constants, and the names of tensors.
 #pragma once
 
 #include <cstdint>
@@ -17,10 +17,10 @@
 
 namespace mezzo::interchange {
 
-// The dtypes that tensors of a graph have: f32, i64 and bool; nothing for others.
+// The ONNX dtype of f32, i64 and bool; nullopt for other dtypes.
 std::optional<onnx::TensorProto::DataType> onnx_type(DType dtype);
 
-// A node that was added, to be given attributes.
+// A node that was added, for setting its attributes.
 class OnnxNode {
  public:
   explicit OnnxNode(onnx::NodeProto& node) : node_(node) {}
@@ -40,39 +40,41 @@ class OnnxNode {
 
 class OnnxGraph {
  public:
-  // Parameters and statistics of the network get their names as soon as something reads them.
-  // Throws ArgumentError if state of the network has a reserved name.
+  // Parameters and statistics of the network are named as soon as a node reads them. Throws
+  // ArgumentError if state of the network has a reserved name.
   OnnxGraph(onnx::GraphProto& graph, const nn::Module& net,
             std::initializer_list<std::string> reserved);
 
-  // Says which call is being translated: its path begins the names of its nodes, and errors name
-  // it. `other` is the same call for a batch of another size. Throws UnsupportedError if the batch
-  // decides how many axes there are.
+  // Sets the call that is being translated: its path begins the names of its nodes, and errors name
+  // it. `other` is the same call for a batch of another size. Throws UnsupportedError if the number
+  // of axes depends on the batch.
   void begin(const TracedCall& call, const CallSizes& other);
 
-  // Calls the tensor that; its memory must live as long as the graph.
+  // Gives the tensor a name; its memory must live as long as the graph.
   void name(const Tensor& tensor, const std::string& name) { names_[tensor.impl()] = name; }
-  // The name of input i of the current call. Throws UnsupportedError if nothing is known of the
-  // tensor: neither input of the network nor state nor result of a call.
+  // The name of input i of the current call. Throws UnsupportedError if the tensor is unknown:
+  // neither an input of the network, nor state, nor the result of a call.
   std::string input(std::size_t i);
-  // False for a tensor that the forward pass made from nothing.
+  // False for a tensor that the forward pass created on its own.
   bool is_known(const Tensor& tensor) const;
 
   // Whether the size of an axis of input i, or of the result, depends on the batch, whose size is
   // open.
   bool is_open(std::size_t i, std::size_t axis) const;
   bool is_open_in_result(std::size_t axis) const;
-  // Whether an axis of input i is as long as that of the result, for batches of any size.
+  // Whether an axis of input i is as long as that of the result for batches of any size.
   bool has_size_of_result(std::size_t i, std::size_t axis, std::size_t result_axis) const;
-  // Throws UnsupportedError if an axis of input i is open: the current call would cut or reduce it.
+  // Throws UnsupportedError if an axis of input i is open: the current call would slice or reduce
+  // it.
   void check_closed(std::size_t i, std::size_t axis) const;
 
-  // Makes the tensor the graph's output of that name. Throws ArgumentError if no node gives it.
+  // Makes the tensor the graph's output under that name. Throws ArgumentError if no node produces
+  // it.
   void finish(const Tensor& output, const std::string& name);
 
-  // A node with one result. An empty input name stands for an absent one.
+  // Adds a node with one result. An empty input name stands for an absent input.
   OnnxNode add(const char* type, const std::vector<std::string>& inputs);
-  // A constant; returns its name.
+  // Adds a constant and returns its name.
   std::string constant(const char* role, std::span<const std::int64_t> values);
   std::string constant(const char* role, std::span<const float> values);
   std::string constant(const char* role, const Shape& shape, float value);
@@ -88,7 +90,7 @@ class OnnxGraph {
   struct State {
     std::string name;
     Tensor tensor;
-    bool added = false;  // to the graph
+    bool added = false;  // whether the graph has it already
   };
 
   template <class Map>

@@ -17,7 +17,7 @@ namespace {
 using Sizes = std::vector<std::int64_t>;
 
 Sizes both(Size2d size) { return {size.h, size.w}; }
-// ONNX names the begins of all axes before their ends.
+// ONNX lists the begins of all axes before their ends.
 Sizes begins_and_ends(const Sides& sides) {
   return {sides.top, sides.left, sides.bottom, sides.right};
 }
@@ -71,7 +71,7 @@ std::string avg_pool2d(OnnxGraph& graph, const TracedCall& call, const char* typ
   return node.set("count_include_pad", std::int64_t{attrs.count_include_pad}).result();
 }
 
-// With a residual after it where there is one, and with ReLU last.
+// Adds a residual if there is one, and ReLU last.
 std::string batch_norm(OnnxGraph& graph, const TracedCall& call, const char* type) {
   using In = BatchNormInput;
   const auto& attrs = call.attrs.as<BatchNormAttrs>();
@@ -98,7 +98,7 @@ std::string batch_norm(OnnxGraph& graph, const TracedCall& call, const char* typ
 
 namespace {
 
-// [c] as [c, 1, 1] for images.
+// Reshapes [c] to [c, 1, 1] for images.
 std::string per_channel(OnnxGraph& graph, const TracedCall& call, std::size_t i) {
   if (call.inputs[GroupNormInput::kX].rank() == 2) return graph.input(i);
   return graph.add("Unsqueeze", {graph.input(i), graph.constant("axes", Sizes{1, 2})}).result();
@@ -106,8 +106,8 @@ std::string per_channel(OnnxGraph& graph, const TracedCall& call, std::size_t i)
 
 }  // namespace
 
-// This opset has an operator for instances only, each of which is a group here. Its scale and shift
-// are per instance, and those of channels follow.
+// This opset only has an operator for instances, so each group becomes an instance. Its scale and
+// shift are per instance; those per channel follow.
 std::string group_norm(OnnxGraph& graph, const TracedCall& call, const char* type) {
   using In = GroupNormInput;
   const auto& attrs = call.attrs.as<GroupNormAttrs>();
@@ -125,7 +125,7 @@ std::string group_norm(OnnxGraph& graph, const TracedCall& call, const char* typ
           .set("epsilon", static_cast<float>(attrs.eps))
           .result();
   Sizes sizes(x.begin(), x.end());
-  sizes[0] = 0;  // the batch, as it is
+  sizes[0] = 0;  // 0 keeps the batch
   std::string y = graph.add("Reshape", {normal, graph.constant("shape", sizes)}).result();
   if (call.inputs[In::kWeight].defined()) {
     y = graph.add("Mul", {y, per_channel(graph, call, In::kWeight)}).result();
@@ -154,7 +154,7 @@ std::string layer_norm(OnnxGraph& graph, const TracedCall& call, const char* typ
 
 namespace {
 
-// At least the quotient: ONNX multiplies by it, an f32, and takes the whole number below. Rounded
+// Never less than the quotient: ONNX multiplies the size by this f32 scale and rounds down. Rounded
 // to the nearest f32, the scale from 7 pixels to 31 would give 30.
 float scale_between(std::int64_t in, std::int64_t out) {
   const auto scale = static_cast<float>(static_cast<double>(out) / static_cast<double>(in));
@@ -164,7 +164,7 @@ float scale_between(std::int64_t in, std::int64_t out) {
 
 }  // namespace
 
-// By scales, since sizes would have to name that of the batch.
+// Uses scales, since sizes would have to include that of the batch.
 std::string upsample_bilinear(OnnxGraph& graph, const TracedCall& call, const char* type) {
   const auto& attrs = call.attrs.as<UpsampleBilinearAttrs>();
   const Shape& x = call.inputs[0].shape();

@@ -1,4 +1,4 @@
-// How the layers of networks for images are said in ONNX: windows, normalisations, enlarging.
+// Translates the layers of image networks to ONNX: convolution, pooling, normalisation, upsampling.
 #pragma once
 
 #include <string>
@@ -7,7 +7,7 @@
 
 namespace mezzo::interchange::layers {
 
-// Each is the `translate` of its operation: see Translation.
+// Each function is the `translate` of its operation: see Translation.
 std::string conv2d(OnnxGraph& graph, const TracedCall& call, const char* type);
 std::string conv_transpose2d(OnnxGraph& graph, const TracedCall& call, const char* type);
 std::string max_pool2d(OnnxGraph& graph, const TracedCall& call, const char* type);

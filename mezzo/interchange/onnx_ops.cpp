@@ -21,7 +21,7 @@ namespace {
 
 using Sizes = std::vector<std::int64_t>;
 
-// x [n, in] is Gemm's; with more axes x is a stack of matrices, for MatMul.
+// Gemm takes x [n, in]; with more axes x is a stack of matrices, for MatMul.
 std::string linear(OnnxGraph& graph, const TracedCall& call, const char* type) {
   const bool has_bias = call.inputs[2].defined();
   if (call.inputs[0].rank() == 2) {
@@ -40,8 +40,8 @@ std::string along_axis(OnnxGraph& graph, const TracedCall& call, const char* typ
   return graph.add(type, {graph.input(0)}).set("axis", axis).result();
 }
 
-// ONNX's sizes of a result may be 0, that of the same axis of the input, and once -1, what is left.
-// So the batch may be anywhere, and joined with another axis.
+// A size of 0 in ONNX copies that of the same axis of the input, and a single -1 takes the rest. So
+// the batch may be any axis, and may be joined with another one.
 std::string reshape(OnnxGraph& graph, const TracedCall& call, const char* type) {
   const Shape& from = call.inputs[0].shape();
   const Shape& to = call.outputs[0].shape();
@@ -67,8 +67,8 @@ bool is_zero(const Tensor& tensor) {
   return std::all_of(values.begin(), values.end(), [](float value) { return value == 0; });
 }
 
-// Zeros that the forward pass puts beside a tensor are padding: how many there are in a batch is
-// open, so they can be no constant.
+// Zeros that the forward pass concatenates to a tensor are padding. Their number depends on the
+// batch, which is open, so they cannot be a constant.
 std::string cat(OnnxGraph& graph, const TracedCall& call, const char* type) {
   const auto axis = static_cast<std::size_t>(call.attrs.as<CatAttrs>().axis);
   std::vector<std::string> parts;
@@ -96,7 +96,7 @@ std::string cat(OnnxGraph& graph, const TracedCall& call, const char* type) {
   return graph.add("Pad", {joined, graph.constant("pads", pads)}).result();
 }
 
-// A number that the second input of an operator is.
+// Adds an operator whose second input is a constant.
 std::string with_number(OnnxGraph& graph, const char* type, const std::string& x, double number) {
   const std::string value = graph.constant("number", Shape{}, static_cast<float>(number));
   return graph.add(type, {x, value}).result();
@@ -118,7 +118,8 @@ std::string pow(OnnxGraph& graph, const TracedCall& call, const char* type) {
   return with_number(graph, type, graph.input(0), call.attrs.as<PowAttrs>().exponent);
 }
 
-// This opset has no operator for it: x / 2 * (1 + erf(x / sqrt(2))), or the form with tanh.
+// This opset has no gelu operator, so this writes x / 2 * (1 + erf(x / sqrt(2))), or the form with
+// tanh.
 std::string gelu(OnnxGraph& graph, const TracedCall& call, const char* /*type*/) {
   const std::string x = graph.input(0);
   std::string inner;
@@ -134,7 +135,7 @@ std::string gelu(OnnxGraph& graph, const TracedCall& call, const char* /*type*/)
   return with_number(graph, "Mul", graph.add("Mul", {x, factor}).result(), 0.5);
 }
 
-// As here, fractions are cut off, and what is not 0 is true.
+// As in mezzo, fractions are truncated, and anything other than 0 is true.
 std::string cast(OnnxGraph& graph, const TracedCall& call, const char* type) {
   const DType dtype = call.outputs[0].dtype();
   const auto to = onnx_type(dtype);
@@ -161,7 +162,7 @@ std::string clamp(OnnxGraph& graph, const TracedCall& call, const char* type) {
   return graph.add(type, {graph.input(0), min, max}).result();
 }
 
-// Operands with their last two axes exchanged where that is asked for.
+// Transposes the last two axes of operands where the attributes say so.
 std::string matmul(OnnxGraph& graph, const TracedCall& call, const char* type) {
   const auto& attrs = call.attrs.as<MatmulAttrs>();
   const auto operand = [&](std::size_t i, bool transposed) {
@@ -195,7 +196,7 @@ std::string slice(OnnxGraph& graph, const TracedCall& call, const char* type) {
       .result();
 }
 
-// Sizes of 1 stand for those that are there: the batch keeps its own.
+// A size of 1 keeps the existing one, so that the batch keeps its own.
 std::string expand(OnnxGraph& graph, const TracedCall& call, const char* type) {
   const Shape& from = call.inputs[0].shape();
   const Shape& to = call.outputs[0].shape();
@@ -217,7 +218,7 @@ std::string reduce(OnnxGraph& graph, const TracedCall& call, const char* type) {
   for (const std::int64_t axis : attrs.axes) graph.check_closed(0, static_cast<std::size_t>(axis));
   const Sizes axes(attrs.axes.begin(), attrs.axes.end());
   std::vector<std::string> inputs{comparable(graph, call, 0)};
-  // In this opset the axes of a sum are an input, and those of the others an attribute.
+  // In this opset the axes are an input of ReduceSum and an attribute of the other reductions.
   const bool is_sum = std::string_view(type) == "ReduceSum";
   if (is_sum) inputs.push_back(graph.constant("axes", axes));
   OnnxNode node = graph.add(type, inputs);
@@ -227,14 +228,14 @@ std::string reduce(OnnxGraph& graph, const TracedCall& call, const char* type) {
   return graph.add("Cast", {y}).set("to", std::int64_t{onnx::TensorProto::BOOL}).result();
 }
 
-// The inputs as they are, no attributes.
+// Passes the inputs on as they are, without attributes.
 std::string plain(OnnxGraph& graph, const TracedCall& call, const char* type) {
   std::vector<std::string> inputs;
   for (std::size_t i = 0; i < call.inputs.size(); ++i) inputs.push_back(graph.input(i));
   return graph.add(type, inputs).result();
 }
 
-// A matter of memory, which ONNX leaves to who runs the graph.
+// For operations that only affect memory, which ONNX leaves to the program that runs the graph.
 std::string same(OnnxGraph& graph, const TracedCall& /*call*/, const char* /*type*/) {
   return graph.input(0);
 }

@@ -1,4 +1,4 @@
-// How operations are said in ONNX.
+// The table of translations from operations to ONNX.
 #pragma once
 
 #include <string>
@@ -11,17 +11,17 @@ namespace mezzo::interchange {
 struct Translation {
   std::string_view op;
   const char* type;  // of the ONNX operator; null if none is needed
-  // Adds the nodes of a call to the graph, which has been told of it, and returns the name of the
-  // call's first result.
+  // Adds the nodes of a call to the graph, on which begin() was called for it, and returns the name
+  // of the call's first result.
   std::string (*translate)(OnnxGraph& graph, const TracedCall& call, const char* type);
-  // Its attributes are the sizes of the result, which may be those of the batch.
+  // The attributes are the sizes of the result, which may depend on the batch.
   bool attrs_are_sizes = false;
 };
 
-// That of an operation; null if there is none.
+// The translation of an operation; null if there is none.
 const Translation* find_translation(std::string_view op);
 
-// The operations that have one, for messages: `add, avg_pool2d, ...`.
+// The operations that have a translation, for messages: `add, avg_pool2d, ...`.
 std::string translated_ops();
 
 }  // namespace mezzo::interchange

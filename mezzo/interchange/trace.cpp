@@ -23,7 +23,7 @@ class Recorder final : public CallListener {
     calls_.push_back(std::move(traced));
   }
 
-  // Changes in place are no calls: who reads a tensor behind one reads what no call made.
+  // Changes in place are not calls: a tensor that is read after one holds what no call produced.
   void check_unchanged(const Tensor& tensor) {
     if (!tensor.defined()) return;
     const auto [seen, is_new] = versions_.emplace(tensor.storage().get(), tensor.version());
@@ -36,14 +36,14 @@ class Recorder final : public CallListener {
 
  private:
   std::vector<TracedCall>& calls_;
-  std::map<const Storage*, std::uint64_t> versions_;  // of all tensors that calls made or read
+  std::map<const Storage*, std::uint64_t> versions_;  // of all tensors that calls produced or read
 };
 
 }  // namespace
 
 Trace trace_forward(nn::Module& net, const Tensor& input) {
   const nn::Inference inference(net);
-  // ONNX has no regions: what they lower is f32 there.
+  // ONNX has no autocast regions: what they lower is f32 there.
   const nn::WithoutPrecisionHooks in_f32;
   const WithoutPrecisionHook outside;
   Trace trace{.input = input, .output = {}, .calls = {}};

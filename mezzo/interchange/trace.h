@@ -1,4 +1,4 @@
-// Tracing: the calls of operations that a network's forward pass consists of.
+// Tracing: records the calls of operations that make up a network's forward pass.
 #pragma once
 
 #include <string>
@@ -12,28 +12,29 @@ namespace mezzo::interchange {
 struct TracedCall {
   const OpDef* op = nullptr;
   Attrs attrs{};
-  std::vector<Tensor> inputs{};  // an undefined one: an optional input that was not given
+  std::vector<Tensor> inputs{};  // undefined: an optional input that was not given
   std::vector<Tensor> outputs{};
   std::string path{};  // of the module that made the call; empty for the network itself
 };
 
-// A tensor is the result of a call, or what another call reads, if it is the same TensorImpl.
+// Tensors are matched by TensorImpl: a call's input is another call's result if both are the same.
 struct Trace {
   Tensor input;
   Tensor output;
-  std::vector<TracedCall> calls;  // in their order, views included
+  std::vector<TracedCall> calls;  // in order, views included
 };
 
-// Runs the network once on the input, in inference mode, and notes every call. Throws
-// UnsupportedError if it reads what it has changed in place: a trace knows calls only.
+// Runs the network once on the input, in inference mode, and records every call. Throws
+// UnsupportedError if the network reads what it has changed in place, since a trace records only
+// calls.
 Trace trace_forward(nn::Module& net, const Tensor& input);
 
-// What a trace says without its tensors: a second one beside the first shows what depends on the
-// input's size.
+// The part of a trace that needs no tensors. Comparing a second trace with the first one shows what
+// depends on the input's size.
 struct CallSizes {
   const OpDef* op = nullptr;
   Attrs attrs{};
-  std::vector<Shape> inputs{};  // of an undefined one: []
+  std::vector<Shape> inputs{};  // [] for an undefined input
   std::vector<Shape> outputs{};
 };
 

@@ -17,14 +17,14 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// Whether something that must stay has the name, itself or by way of links: /dev/stdout is one, and
-// a command that replaced it would take it from all others.
+// Whether the name belongs to something that must stay, itself or through links. /dev/stdout is
+// such a thing: a command that replaced it would take it from every other program.
 bool is_no_file(const std::string& path) {
   struct stat found {};
   return ::stat(path.c_str(), &found) == 0 && !S_ISREG(found.st_mode);
 }
 
-// The folders of a path that are missing, which are removed in the end if they are empty.
+// The missing folders of a path. They are removed at the end if they are empty.
 class MissingFolders {
  public:
   explicit MissingFolders(const std::string& folder) {
@@ -52,8 +52,8 @@ AtomicFile::AtomicFile(std::string path, std::string_view op)
   if (is_no_file(path_)) {
     fail<FileError>(op_, path_, ": cannot be replaced: it is not a regular file. Check the path");
   }
-  // Only a process that was killed and had the same id leaves this name behind. Removed rather than
-  // reused: it could be a link to something else.
+  // Only a killed process that had the same id leaves this name behind. The file is removed rather
+  // than reused, since it could be a link to something else.
   static_cast<void>(remove_file(temporary_));
   if (const int error = create_file(temporary_, file_); error != 0) {
     fail_file(op_, path_, "cannot be created", error);
@@ -67,7 +67,7 @@ AtomicFile::AtomicFile(std::string path, std::string_view op)
   }
   device_ = created.st_dev;
   inode_ = created.st_ino;
-  // Where it is refused (another owner, a file system without permissions) the default stays.
+  // Where this is refused (another owner, a file system without permissions), the default stays.
   struct stat old {};
   if (::lstat(path_.c_str(), &old) == 0 && S_ISREG(old.st_mode)) {
     static_cast<void>(::fchmod(file_, old.st_mode & 0777U));
@@ -114,7 +114,7 @@ void AtomicFile::commit() {
   }
 }
 
-// Another writer of the same path may have replaced the temporary by its own.
+// Another writer of the same path may have replaced the temporary with its own.
 bool AtomicFile::owns_temporary() const {
   struct stat found {};
   return ::lstat(temporary_.c_str(), &found) == 0 && found.st_dev == device_ &&

@@ -33,7 +33,7 @@ void check_crc(const std::string& path, const ManifestFile& file) {
   }
 }
 
-// The tensors in the order of `names`; a file has them in its own.
+// Sorts tensors, which a file keeps in its own order, into the order of `names`.
 std::vector<NamedTensor> in_order(const std::string& path, std::vector<NamedTensor> tensors,
                                   const std::vector<std::string>& names) {
   std::map<std::string_view, std::size_t> places;
@@ -55,8 +55,7 @@ std::vector<NamedTensor> in_order(const std::string& path, std::vector<NamedTens
   return ordered;
 }
 
-// Reads the first one that is sound, in this order; what is wrong with those before goes to
-// `damaged`.
+// Reads the first sound checkpoint in this order. Faults of those before it go to `damaged`.
 std::optional<FoundCheckpoint> read_first(const std::vector<CheckpointInfo>& infos,
                                           std::vector<DamagedCheckpoint>& damaged) {
   for (const CheckpointInfo& info : infos) {
@@ -80,7 +79,7 @@ std::optional<FoundCheckpoint> read_first(const std::vector<CheckpointInfo>& inf
       " checkpoints is sound. Restore one of them, or start anew in another folder:", reasons);
 }
 
-// Says what happened, in the log and in the result.
+// Reports what happened, in the log and in the result.
 FoundCheckpoint settle(const std::string& folder, std::optional<FoundCheckpoint> found,
                        std::vector<DamagedCheckpoint> damaged) {
   if (!found) fail_all(folder, damaged);
@@ -95,7 +94,7 @@ FoundCheckpoint settle(const std::string& folder, std::optional<FoundCheckpoint>
   return std::move(*found);
 }
 
-// False if a run that is still going has written or removed checkpoints since they were listed.
+// False if a concurrent run has written or removed checkpoints since they were listed.
 bool is_as_listed(const std::string& folder, const std::vector<CheckpointInfo>& listed) {
   std::vector<CheckpointEntry> now = scan_checkpoints(folder);
   std::erase_if(now, [](const CheckpointEntry& entry) { return entry.is_temporary; });
@@ -111,13 +110,13 @@ bool is_as_listed(const std::string& folder, const std::vector<CheckpointInfo>& 
                   "read the latest one");
 }
 
-// The best one, or the newest if no score is the best. What is not what it was listed as may just
-// have given way to a newer one; then the folder is listed again.
+// The best checkpoint, or the newest if no score is the best. A checkpoint that differs from its
+// listing may just have been replaced by a newer one; the folder is then listed again.
 FoundCheckpoint read_first_of(const std::string& folder, KeepBest best) {
   for (;;) {
     const std::vector<CheckpointInfo> all = list_checkpoints(folder);
     std::vector<DamagedCheckpoint> damaged;
-    // Nobody knows the scores of these; one of them may have been the best.
+    // The scores of these are unknown; one of them may have been the best.
     for (const CheckpointInfo& info : all) {
       if (best != KeepBest::kNone && !info.problem.empty()) {
         damaged.push_back({info.path, info.problem});

@@ -1,7 +1,7 @@
-// Checkpoints: all that a training run needs to go on as if it had never stopped.
+// Checkpoints: everything that a training run needs to continue as if it had never stopped.
 //
 // docs/formats.md describes the files. A checkpoint is a folder of its own that appears complete or
-// not at all; what was there before is removed only after that.
+// not at all; earlier checkpoints are removed only after that.
 #pragma once
 
 #include <cstdint>
@@ -17,54 +17,55 @@
 
 namespace mezzo::io {
 
-// Comes back with the type and the bits that it had; of a NaN only that it is one.
+// Values keep their type and their bits when read back; of a NaN, only that it is one.
 using CheckpointValue = std::variant<bool, std::int64_t, double, std::string>;
 using CheckpointValues = std::map<std::string, CheckpointValue>;
 
 // Tensors that belong together, such as those of the model or of the optimizer. Each group is a
-// safetensors file of its own, which other programs can read.
+// safetensors file, which other programs can read.
 struct CheckpointGroup {
-  std::string name;  // of lower-case letters, digits and `_`, at most 64
+  std::string name;  // lower-case letters, digits and `_`, at most 64
   std::vector<NamedTensor> tensors{};
 };
 
 struct Checkpoint {
   std::int64_t step = 0;                             // steps done
-  std::optional<double> score{};                     // how good it is; see KeepBest
+  std::optional<double> score{};                     // how good the model is; see KeepBest
   std::vector<CheckpointGroup> groups{};             // in this order
   std::map<std::string, RandomPosition> random{};    // streams by name
   std::map<std::string, CheckpointValues> values{};  // by section: loader, scaler, configuration
 
   // What a checkpoint holds under these names; T is a type of CheckpointValue. Throws FileError if
-  // it is missing or of another type: the checkpoint is that of another program.
+  // it is missing or has another type, since the checkpoint then belongs to another program.
   const std::vector<NamedTensor>& tensors(std::string_view group) const;
   RandomPosition random_position(const std::string& name) const;
   template <class T>
   const T& value(const std::string& section, const std::string& name) const;
 };
 
-// Which score is the best. One that is NaN never is.
+// Which score is the best. A NaN score never is.
 enum class KeepBest : std::uint8_t { kNone, kHighest, kLowest };
 
 struct CheckpointOptions {
-  std::int64_t keep = 3;  // the newest so many stay; 0: all
-  // Besides, the one with the best score stays; of equal ones the oldest.
+  std::int64_t keep = 3;  // keep this many of the newest; 0: all
+  // Also keep the checkpoint with the best score; the oldest one of equal scores.
   KeepBest keep_best = KeepBest::kNone;
-  // Before the name, `FOLDER/PREFIX-000007-step-450`, or empty: letters, digits, `_`, `.` and `-`,
-  // at most 64. Checkpoints of different prefixes in one folder are counted and kept apart.
+  // Precedes the name, `FOLDER/PREFIX-000007-step-450`. Empty, or letters, digits, `_`, `.` and
+  // `-`, at most 64. Checkpoints of different prefixes in one folder are counted and kept
+  // separately.
   std::string prefix{};
 };
 
-// A checkpoint as far as its manifest tells; the tensors are not read.
+// A checkpoint as its manifest describes it; the tensors are not read.
 struct CheckpointInfo {
   std::string path{};       // of its folder
-  std::int64_t number = 0;  // counts the checkpoints of the folder, from 1 on
+  std::int64_t number = 0;  // counts the checkpoints of the folder, from 1
   std::int64_t step = 0;
   std::optional<double> score{};
   std::string problem{};  // what is wrong; empty if the manifest and all sizes are right
 };
 
-// A checkpoint that was passed over, and why.
+// A checkpoint that was skipped, and why.
 struct DamagedCheckpoint {
   std::string path{};
   std::string problem{};
@@ -76,40 +77,43 @@ struct FoundCheckpoint {
   std::vector<DamagedCheckpoint> damaged{};  // tried before it
 };
 
-// Writes a checkpoint into `folder`, which is made if needed, and returns its path,
-// `FOLDER/000007-step-450` for the seventh one. When this returns, the checkpoint is complete and
-// on the disk, and then those that `options` do not keep are gone; that one of them cannot be
-// removed is only a warning. Files that mezzo did not write are never touched. There must be room
-// for one checkpoint more than are kept.
+// Writes a checkpoint into `folder`, which is made if needed, and returns its path, for example
+// `FOLDER/000007-step-450` for the seventh one. On return the checkpoint is complete and on the
+// disk, and older ones that `options` do not keep are removed. Failure to remove one is only a
+// warning. Files that mezzo did not write are never touched. The disk must have space for one
+// checkpoint more than are kept.
 //
 // Throws ArgumentError if the checkpoint cannot be written as it is (names, dtypes, a negative
-// step, a prefix that is also the name of a folder in `folder`), and FileError `[checkpoint] PATH:
-// what failed: the system's text. What to do.`, also if another process writes into the folder at
-// the same time. What was in the folder is then still there, and the new one is not, or is complete
+// step, a prefix that is also the name of a folder in `folder`). Throws FileError `[checkpoint]
+// PATH: what failed: the system's text. What to do.`, also if another process is writing into the
+// folder. The earlier contents of the folder are then still there. The new checkpoint is not,
+// unless the message says that it is complete.
 // if the message says so.
 std::string write_checkpoint(const std::string& folder, const Checkpoint& checkpoint,
                              const CheckpointOptions& options = {});
 
-// Throws the ArgumentError that write_checkpoint() would, as far as the checkpoint is the reason.
+// Throws the ArgumentErrors of write_checkpoint() that depend on the checkpoint alone.
 void check_checkpoint(const Checkpoint& checkpoint);
 
-// What `folder` is in the functions below: a folder, whose checkpoints without a prefix are meant,
-// or `FOLDER/PREFIX`, if there is no folder of that name, for those with this prefix.
+// The `folder` argument for the functions below: the folder itself for checkpoints without a
+// prefix, else `FOLDER/PREFIX`. Where a folder of that name exists, it is taken as a folder
+// instead.
 std::string checkpoint_series(const std::string& folder, const std::string& prefix);
 
 // Reads one checkpoint and verifies the checksum of every file. Throws FileError.
 Checkpoint read_checkpoint(const std::string& path);
 
-// Reads the newest sound checkpoint of a folder. Damaged ones are passed over, each with a warning
-// in the log and an entry in the result. Throws FileError if none is sound, saying of each what is
-// wrong, or if there is none (ask list_checkpoints() first).
+// Reads the newest sound checkpoint of a folder. Each damaged one that is skipped gets a warning in
+// the log and an entry in the result. Throws FileError if there is no checkpoint (call
+// list_checkpoints() first) or if none is sound; the message then says what is wrong with each.
 FoundCheckpoint read_latest_checkpoint(const std::string& folder);
 
-// The same with the one that has the best score first, then the next best.
+// Like read_latest_checkpoint(), but tries the checkpoint with the best score first, then the next
+// best.
 FoundCheckpoint read_best_checkpoint(const std::string& folder, KeepBest best);
 
-// The checkpoints of a folder, newest first: the order in which they were written, which is not
-// that of the steps if a run went back. Empty if the folder does not exist. Throws FileError if it
+// The checkpoints of a folder, newest first. This is the order of writing, which differs from the
+// order of steps if a run went back. Empty if the folder does not exist. Throws FileError if it
 // cannot be read.
 std::vector<CheckpointInfo> list_checkpoints(const std::string& folder);
 

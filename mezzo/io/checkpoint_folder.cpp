@@ -27,10 +27,10 @@ namespace fs = std::filesystem;
 constexpr std::string_view kMiddle = "-step-";
 constexpr std::string_view kTemporary = ".tmp";
 constexpr std::string_view kTensorFile = ".safetensors";
-constexpr std::size_t kWidth = 6;  // of the number, so that names sort as numbers do
+constexpr std::size_t kWidth = 6;  // digits of the number, so that names sort as numbers do
 constexpr std::int64_t kLargest = 1'000'000'000'000'000'000;
 
-// A number that is all of `text`.
+// Parses a number that takes up all of `text`.
 std::optional<std::int64_t> parse_number(std::string_view text) {
   std::int64_t value = 0;
   const auto result = std::from_chars(text.data(), text.data() + text.size(), value);
@@ -54,7 +54,7 @@ std::optional<CheckpointEntry> parse_name(std::string_view name) {
   if (has_prefix) entry.prefix = head.substr(0, dash);
   const auto number = parse_number(has_prefix ? head.substr(dash + 1) : head);
   const auto step = parse_number(rest.substr(middle + kMiddle.size()));
-  // What is spelt differently (`7-step-450`) was not written by mezzo.
+  // A differently spelt name (`7-step-450`) was not written by mezzo.
   const bool is_whole = number && step && is_checkpoint_prefix(entry.prefix);
   if (!is_whole || checkpoint_name(entry.prefix, *number, *step) != rest) return std::nullopt;
   entry.number = *number;
@@ -70,7 +70,7 @@ std::string folder_of(const fs::path& series) {
   return series.has_parent_path() ? series.parent_path().string() : ".";
 }
 
-// A file that is gone already is as good as removed.
+// A file that is already gone counts as removed.
 int without_missing(int error) { return error == ENOENT ? 0 : error; }
 
 bool is_ours(const std::string& file_name) {
@@ -160,7 +160,7 @@ FolderLock::FolderLock(const std::string& folder) {
 FolderLock::~FolderLock() { ::close(folder_); }
 
 int remove_checkpoint(const std::string& path, const std::vector<std::string>& file_names) {
-  // The manifest goes last: until then it tells the next one who tries what is to be removed.
+  // The manifest is removed last: until then it tells the next attempt which files to remove.
   for (const std::string& name : file_names) {
     if (const int error = without_missing(remove_file(concat(path, "/", name))); error != 0) {
       return error;

@@ -1,4 +1,4 @@
-// The folder that holds checkpoints: their names, their order, and who may write.
+// The folder that holds checkpoints: their names, their order, and the lock of the writer.
 #pragma once
 
 #include <cstdint>
@@ -10,8 +10,8 @@
 
 namespace mezzo::io {
 
-// `000007-step-450`, with `PREFIX-` before it if there is one, and with `.tmp` behind it while it
-// is written.
+// A name such as `000007-step-450`, with `PREFIX-` in front if there is a prefix, and followed by
+// `.tmp` while the checkpoint is being written.
 struct CheckpointEntry {
   std::string prefix{};
   std::int64_t number = 0;  // in the order of writing, from 1 on
@@ -23,18 +23,19 @@ struct CheckpointEntry {
 // The name of a checkpoint's folder.
 std::string checkpoint_name(const std::string& prefix, std::int64_t number, std::int64_t step);
 
-// True for what may stand before it, or nothing.
+// True for a valid prefix, including the empty one.
 bool is_checkpoint_prefix(std::string_view prefix);
 
-// The folders of `folder`, or of `FOLDER/PREFIX`, that have such names, newest first; everything
-// else is not ours. Empty if there is no such folder. Throws FileError if it cannot be read.
+// The checkpoint folders in `folder`, or of the series `FOLDER/PREFIX`, newest first. Anything else
+// was not written by mezzo and is ignored. Empty if there is no such folder. Throws FileError if it
+// cannot be read.
 std::vector<CheckpointEntry> scan_checkpoints(const std::string& folder);
 
 // Keeps other processes from writing checkpoints into a folder for as long as it lives. The system
-// lets go of it when the process dies, so it is never left behind.
+// releases the lock when the process dies, so none is ever left over.
 class FolderLock {
  public:
-  // Throws FileError if another one has it.
+  // Throws FileError if another process holds the lock.
   explicit FolderLock(const std::string& folder);
   FolderLock(const FolderLock&) = delete;
   FolderLock& operator=(const FolderLock&) = delete;
@@ -48,20 +49,20 @@ class FolderLock {
   bool held_ = false;
 };
 
-// Removes the given files of a checkpoint in this order, its manifest, and its folder. Files that
-// are missing are passed over; a folder in which something else lies stays. Returns an errno.
+// Removes the given files of a checkpoint in this order, then its manifest and its folder. Missing
+// files are skipped; a folder that still holds something else stays. Returns an errno.
 int remove_checkpoint(const std::string& path, const std::vector<std::string>& file_names);
 
-// Removes what a process that died left half-written: files by mezzo's names only.
+// Removes what a process that died left half-written, but only files with mezzo's names.
 int remove_temporary(const std::string& path);
 
 // The manifest of the checkpoint at `path`. Throws FileError.
 Manifest parse_manifest_of(const std::string& path);
 
-// The same, and compares the sizes of all files with it.
+// Like parse_manifest_of(), and compares the sizes of all files with the manifest.
 Manifest read_manifest(const std::string& path);
 
-// The sound ones with a score, best first; of equal ones the oldest first.
+// The sound checkpoints with a score, best first; the oldest first among equal scores.
 std::vector<CheckpointInfo> best_first(std::vector<CheckpointInfo> infos, KeepBest best);
 
 }  // namespace mezzo::io

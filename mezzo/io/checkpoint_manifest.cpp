@@ -23,10 +23,10 @@ using OrderedJson = nlohmann::ordered_json;
 constexpr std::string_view kUseAnother = ". Use another checkpoint";
 constexpr std::string_view kFormat = "mezzo checkpoint";
 constexpr std::int64_t kVersion = 1;
-constexpr int kMaxDepth = 6;  // the deepest that a manifest goes is 5
+constexpr int kMaxDepth = 6;  // a manifest nests at most 5 deep
 constexpr std::size_t kHexDigits = 8;
 
-// The file begins with the checksum of itself, for which these digits stand while it is computed.
+// The file begins with its own checksum. While that is computed, these digits stand in its place.
 constexpr std::string_view kStart = "{\n  \"checksum\": \"crc32c:";
 constexpr std::string_view kNoDigits = "00000000";
 
@@ -39,7 +39,7 @@ std::string hex(std::uint32_t value) {
   return text;
 }
 
-// The number of exactly eight lower-case digits.
+// Parses exactly eight lower-case hexadecimal digits.
 std::optional<std::uint32_t> parse_hex(std::string_view text) {
   std::uint32_t value = 0;
   const auto result = std::from_chars(text.data(), text.data() + text.size(), value, 16);
@@ -53,7 +53,7 @@ std::string checked_text(const std::string& text, std::string_view what) {
   return text;
 }
 
-// JSON has no infinities and no NaN; a program that reads them as null would lose what they are.
+// JSON has no infinities and no NaN; a program that reads null for them would lose which it was.
 OrderedJson json_of(double value) {
   if (std::isfinite(value)) return value;
   return OrderedJson{{"number", std::isnan(value) ? "nan" : value > 0 ? "inf" : "-inf"}};
@@ -105,7 +105,7 @@ OrderedJson json_of(const Checkpoint& checkpoint, const std::vector<ManifestFile
   return json;
 }
 
-// Parses JSON in which no name occurs twice in an object; of two, nlohmann's parser keeps the last.
+// Parses JSON and refuses duplicate names in an object; nlohmann's parser would keep the last one.
 Json parse_strictly(std::string_view source, std::string_view text) {
   std::vector<std::set<std::string>> names;
   const auto on_event = [&](int depth, Json::parse_event_t event, const Json& parsed) {
@@ -131,7 +131,7 @@ Json parse_strictly(std::string_view source, std::string_view text) {
   }
 }
 
-// The fields of one JSON object; `where` is what errors call it.
+// The fields of one JSON object; errors call the object `where`.
 class Fields {
  public:
   Fields(std::string_view source, std::string where, const Json& json)
@@ -139,7 +139,7 @@ class Fields {
     if (!json.is_object()) wrong("is not an object");
   }
 
-  // Throws FileError for fields of other names.
+  // Throws FileError for fields with other names.
   void allow(std::initializer_list<std::string_view> known) const {
     for (const auto& [name, value] : json_.items()) {
       if (std::ranges::find(known, name) == known.end()) {
@@ -267,7 +267,7 @@ std::map<std::string, CheckpointValues> parse_values(std::string_view source, co
   return sections;
 }
 
-// The text as it was when its checksum was computed.
+// Throws FileError unless the text matches its checksum.
 void check_checksum(std::string_view source, std::string_view text) {
   std::optional<std::uint32_t> expected;
   if (text.starts_with(kStart) && text.size() >= kStart.size() + kHexDigits) {
@@ -310,7 +310,7 @@ Manifest parse_manifest(std::string_view source, std::string_view text) {
   }
   const Json json = parse_strictly(source, text);
   const Fields fields(source, "the manifest", json);
-  // Before anything else, since another version may have other fields.
+  // The format is checked first, since another version may have other fields.
   if (fields.text("format") != kFormat) {
     fields.wrong(concat("its format is ", in_quotes(fields.text("format")), ", expected ",
                         in_quotes(kFormat)));

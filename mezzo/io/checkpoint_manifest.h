@@ -1,4 +1,4 @@
-// The manifest of a checkpoint: the JSON file that says what belongs to it.
+// The manifest of a checkpoint: the JSON file that lists what belongs to it.
 #pragma once
 
 #include <cstdint>
@@ -19,7 +19,7 @@ struct ManifestFile {
   std::string group{};
   std::uint64_t bytes = 0;
   std::uint32_t crc = 0;             // CRC-32C of the whole file
-  std::vector<std::string> names{};  // of the tensors, in their order
+  std::vector<std::string> names{};  // of the tensors, in order
 
   std::string file_name() const { return group + ".safetensors"; }
 };
@@ -29,14 +29,14 @@ struct Manifest {
   std::vector<ManifestFile> files{};
 };
 
-// True for names of groups: they are file names, and none may lead out of the folder.
+// True for valid names of groups. They become file names, so none may lead out of the folder.
 bool is_group_name(std::string_view name);
 
-// The text of the file. Throws ArgumentError for names and texts that are not UTF-8.
+// The text of a manifest file. Throws ArgumentError for names and texts that are not UTF-8.
 std::string format_manifest(const Manifest& manifest);
 
-// Parses the text of the file; `source` stands for it in errors. Throws FileError if it is not
-// exactly a manifest: a wrong checksum, unknown or missing fields, a field twice, wrong types.
+// Parses the text of a manifest file; errors call it `source`. Throws FileError if it is not
+// exactly a manifest: a wrong checksum, unknown, missing or duplicate fields, wrong types.
 Manifest parse_manifest(std::string_view source, std::string_view text);
 
 }  // namespace mezzo::io

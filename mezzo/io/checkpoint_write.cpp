@@ -36,7 +36,8 @@ void check(const Checkpoint& checkpoint, const CheckpointOptions& options) {
   }
 }
 
-// A file of the checkpoint. Until it is complete nobody knows of it, so it needs no other name.
+// A file of the checkpoint. Nobody knows of the checkpoint until it is complete, so the file needs
+// no temporary name.
 class PartFile {
  public:
   explicit PartFile(std::string path) : path_(std::move(path)) {
@@ -54,7 +55,7 @@ class PartFile {
     crc_ = crc32c(bytes, crc_);
   }
 
-  // Brings it to the disk.
+  // Flushes the file to the disk and closes it.
   void finish() {
     check(sync_file(file_, path_), "cannot be written");
     check(close_file(file_, path_), "cannot be written");
@@ -85,7 +86,7 @@ ManifestFile write_group(const std::string& path, const CheckpointGroup& group) 
   return entry;
 }
 
-// Of the manifest with these files.
+// The text of the manifest with these files.
 std::string text_of(Manifest manifest, const Checkpoint& checkpoint) {
   manifest.checkpoint.step = checkpoint.step;
   manifest.checkpoint.score = checkpoint.score;
@@ -97,7 +98,7 @@ std::string text_of(Manifest manifest, const Checkpoint& checkpoint) {
   return text;
 }
 
-// Writes all files and gives the folder its name.
+// Writes all files and renames the folder to its final name.
 void write_files(const std::string& temporary, const std::string& path,
                  const Checkpoint& checkpoint) {
   if (const int error = make_folder(temporary); error != 0) {
@@ -111,7 +112,7 @@ void write_files(const std::string& temporary, const std::string& path,
   PartFile file(concat(temporary, "/", kManifestName));
   file.write(std::as_bytes(std::span(text)));
   file.finish();
-  // All names are on the disk before the one that makes them a checkpoint.
+  // All names are on the disk before the rename that makes them a checkpoint.
   if (const int error = sync_folder(temporary); error != 0) {
     fail_file(kCheckpointOp, temporary, "cannot be written", error);
   }
@@ -120,8 +121,8 @@ void write_files(const std::string& temporary, const std::string& path,
   }
 }
 
-// Removes a checkpoint: the files that its manifest lists. Of one without a readable manifest
-// nobody can say what belongs to it, so only the folder goes, if it is empty.
+// Removes the files that a checkpoint's manifest lists. Without a readable manifest nobody can say
+// what belongs to the checkpoint, so only its folder is removed, and only if it is empty.
 void remove_one(const std::string& path) {
   std::vector<std::string> names;
   try {
@@ -141,7 +142,7 @@ void remove_one(const std::string& path) {
   }
 }
 
-// Removes what is older than the newest `keep` sound ones. A damaged one counts for nothing.
+// Removes checkpoints older than the newest `keep` sound ones. Damaged ones do not count.
 void remove_old(const std::string& folder, const CheckpointOptions& options) {
   if (options.keep == 0) return;
   const std::vector<CheckpointInfo> infos =
@@ -185,7 +186,7 @@ std::string write_checkpoint(const std::string& folder, const Checkpoint& checkp
             ". Choose another");
   const std::vector<CheckpointEntry> entries = scan_checkpoints(series);
   for (const CheckpointEntry& entry : entries) {
-    // Without a lock, its writer could be alive.
+    // Without the lock, its writer could still be alive.
     if (entry.is_temporary && lock.is_held()) static_cast<void>(remove_temporary(entry.path));
   }
   const std::int64_t number = entries.empty() ? 1 : entries.front().number + 1;
@@ -201,7 +202,7 @@ std::string write_checkpoint(const std::string& folder, const Checkpoint& checkp
   if (const int error = sync_folder(folder); error != 0) {
     fail_file(kCheckpointOp, path, "is written, but its folder cannot be synchronised", error);
   }
-  // The new checkpoint is safe by now: what goes wrong here costs space, not the run.
+  // The new checkpoint is safe by now: a failure from here on costs space, not the run.
   try {
     remove_old(folder, options);
   } catch (const FileError& error) {

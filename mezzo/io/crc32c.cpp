@@ -14,8 +14,8 @@ constexpr std::size_t kSlices = 8;
 
 using Tables = std::array<std::array<std::uint32_t, 256>, kSlices>;
 
-// tables[k][b] is what byte b adds to the checksum when k more bytes follow it, so that eight bytes
-// take eight look-ups that do not wait for each other ("slicing by 8").
+// tables[k][b] is the contribution of byte b to the checksum when k more bytes follow it. Eight
+// bytes thus take eight independent look-ups ("slicing by 8").
 constexpr Tables make_tables() {
   Tables tables{};
   for (std::uint32_t byte = 0; byte < 256; ++byte) {

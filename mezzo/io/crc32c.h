@@ -8,7 +8,7 @@
 
 namespace mezzo::io {
 
-// The checksum of `bytes`. Pieces in order give that of the whole: crc32c(b, crc32c(a)).
+// The checksum of `bytes`. Consecutive pieces chain: crc32c(b, crc32c(a)) is that of a then b.
 std::uint32_t crc32c(std::span<const std::byte> bytes, std::uint32_t before = 0);
 std::uint32_t crc32c(std::string_view text, std::uint32_t before = 0);
 

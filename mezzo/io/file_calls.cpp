@@ -21,7 +21,7 @@ FileCallHook& hook() {
 
 int ask_hook(const FileCallInfo& info) { return hook() ? hook()(info) : 0; }
 
-// Calls a system function again for as long as a signal interrupts it.
+// Repeats a system call for as long as a signal interrupts it.
 template <class Call>
 auto retry(const Call& call) {
   for (;;) {
@@ -106,7 +106,7 @@ int sync_folder(const std::string& path) {
   if (handle < 0) return errno == EACCES ? 0 : errno;
   const int error = error_of(retry([&] { return ::fsync(handle); }));
   ::close(handle);
-  // EINVAL: a file system that does not synchronise folders.
+  // EINVAL: this file system does not synchronise folders.
   return error == EINVAL ? 0 : error;
 }
 
@@ -123,7 +123,7 @@ int close_file(int& file, const std::string& path) {
   const int refused = ask_hook({.call = FileCall::kClose, .path = path, .file = handle});
   const int error = error_of(::close(handle));
   if (refused != 0) return refused;
-  // The handle is closed even when a signal came.
+  // The handle is closed even if a signal interrupted the call.
   return error == EINTR ? 0 : error;
 }
 
@@ -158,7 +158,7 @@ int remove_folder(const std::string& path) {
 void make_folders(const std::string& folder, std::string_view op) {
   namespace fs = std::filesystem;
   fs::path path(folder);
-  if (!path.has_filename()) path = path.parent_path();  // of `run/`
+  if (!path.has_filename()) path = path.parent_path();  // for a path such as `run/`
   std::error_code error;
   if (path.empty() || fs::is_directory(path, error)) return;
   const fs::path parent = path.parent_path();

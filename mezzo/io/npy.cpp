@@ -47,7 +47,7 @@ void reverse_elements(std::span<std::byte> bytes, std::size_t size) {
   for (; !bytes.empty(); bytes = bytes.subspan(size)) std::ranges::reverse(bytes.first(size));
 }
 
-// Elements of which the first dimension is innermost, as a tensor in row-major order.
+// Copies elements whose first dimension is innermost into a tensor in row-major order.
 Tensor from_fortran(const Tensor& elements, const Shape& shape) {
   Strides strides = shape;
   std::int64_t stride = 1;

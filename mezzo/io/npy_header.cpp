@@ -14,7 +14,7 @@ namespace mezzo::io {
 namespace {
 
 constexpr std::string_view kSpace = " \t\r\n";
-constexpr std::size_t kAlignment = 64;  // of the data in a file that mezzo writes, as numpy does
+constexpr std::size_t kAlignment = 64;  // of the data in files that mezzo writes, as in numpy's
 
 struct NpyType {
   DType dtype;
@@ -26,7 +26,7 @@ constexpr NpyType kNpyTypes[] = {
     {DType::kI64, "i8"}, {DType::kU8, "u1"},  {DType::kBool, "b1"},
 };
 
-// Text from a file in which any byte may occur.
+// Text from a file, in which any byte may occur, made printable.
 std::string shown(std::string_view text) {
   std::string printable(text.substr(0, 60));
   std::ranges::replace_if(
@@ -34,7 +34,7 @@ std::string shown(std::string_view text) {
   return in_quotes(printable);
 }
 
-// Reads the one dict that a header is: three known keys in any order, each once.
+// Parses the one dict that a header consists of: three known keys in any order, each once.
 class DictReader {
  public:
   DictReader(std::string_view source, std::string_view text) : source_(source), rest_(text) {}
@@ -148,7 +148,7 @@ class DictReader {
     header_.shape.push_back(static_cast<std::int64_t>(size));
   }
 
-  // What stands in quotes. No text that a header may hold has escapes.
+  // The text in quotes. No text that a header may hold has escapes.
   std::string_view read_text() {
     skip_space();
     const char quote = rest_.empty() ? '\0' : rest_[0];
@@ -197,7 +197,7 @@ class DictReader {
   NpyHeader header_;
 };
 
-// Sizes next to a 0 must be possible too, for the strides.
+// Even if a size is 0, the others must be valid, since strides are computed from them.
 std::optional<std::uint64_t> bytes_of(const NpyHeader& header) {
   std::uint64_t bytes = size_of(header.dtype);
   for (const std::int64_t size : header.shape) {
@@ -249,7 +249,7 @@ std::string format_npy_header(const Tensor& tensor) {
   const auto* const known = std::ranges::find(kNpyTypes, tensor.dtype(), &NpyType::dtype);
   std::string sizes;
   for (const std::int64_t size : tensor.shape()) sizes += concat(size, ", ");
-  // A tuple of one keeps its comma, longer ones do not have it at the end.
+  // A tuple of one element keeps its trailing comma; longer ones have none.
   sizes.resize(sizes.size() - (tensor.rank() == 0 ? 0 : tensor.rank() == 1 ? 1 : 2));
   std::string text = concat("{'descr': '", size_of(tensor.dtype()) == 1 ? '|' : '<', known->name,
                             "', 'fortran_order': False, 'shape': (", sizes, "), }");

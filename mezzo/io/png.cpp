@@ -9,8 +9,8 @@
 namespace mezzo::io {
 namespace {
 
-// An encoder with what it writes. The library's errors jump: the function that they jump out of,
-// write_all_rows(), holds nothing that needs a destructor.
+// An encoder and its output. libpng reports errors with longjmp(). The function that is jumped out
+// of, write_all_rows(), holds nothing that needs a destructor.
 struct Encoder {
   Encoder() = default;
   Encoder(const Encoder&) = delete;
@@ -23,7 +23,7 @@ struct Encoder {
   std::jmp_buf jump{};
 };
 
-// Nothing but a lack of memory leads here.
+// Only lack of memory leads here.
 [[noreturn]] void on_error(png_structp png, png_const_charp /*text*/) {
   std::longjmp(static_cast<Encoder*>(png_get_error_ptr(png))->jump, 1);
 }

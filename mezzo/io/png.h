@@ -1,4 +1,4 @@
-// PNG files, as reports and event files hold them.
+// PNG files for reports and event files.
 #pragma once
 
 #include <cstddef>
@@ -10,10 +10,10 @@
 
 namespace mezzo::io {
 
-// The bytes of a PNG file with these pixels: 8 bits each, rows from the top, channels innermost.
-// `shape` is [channels, height, width], with 1 channel for grey and 3 for RGB. Equal pixels give
-// equal bytes. Throws ArgumentError for other channels, an empty picture or another number of
-// pixels.
+// Encodes pixels as a PNG file: 8 bits each, rows from the top, channels innermost. `shape` is
+// [channels, height, width], with 1 channel for grey and 3 for RGB. Equal pixels give equal bytes.
+// Throws ArgumentError for another number of channels, an empty picture, or pixels that do not
+// match the shape.
 std::vector<std::byte> encode_png(std::span<const std::uint8_t> pixels, const Shape& shape);
 
 }  // namespace mezzo::io

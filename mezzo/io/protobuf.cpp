@@ -42,7 +42,7 @@ void ProtoMessage::tag(std::uint32_t field, Wire wire) {
   varint(std::uint64_t{field} << 3 | static_cast<std::uint64_t>(wire));
 }
 
-// Seven bits a byte, the lowest first; the top bit says that more follow.
+// Seven bits per byte, lowest first; the top bit says that more bytes follow.
 void ProtoMessage::varint(std::uint64_t value) {
   for (; value >= 0x80; value >>= 7) bytes_ += static_cast<char>((value & 0x7fU) | 0x80U);
   bytes_ += static_cast<char>(value);

@@ -1,4 +1,4 @@
-// Protocol buffers' wire format, as far as writing a few small messages takes.
+// The wire format of protocol buffers, as much as a few small messages need:
 // https://protobuf.dev/programming-guides/encoding/
 #pragma once
 
@@ -10,14 +10,14 @@
 
 namespace mezzo::io {
 
-// Appends the bytes of a number: little-endian, as protocol buffers and event files are.
+// Appends the bytes of a number, little-endian as in protocol buffers and event files.
 template <class T>
 void append_raw(std::string& bytes, const T& value) {
   static_assert(std::endian::native == std::endian::little);
   bytes.append(reinterpret_cast<const char*>(&value), sizeof(value));
 }
 
-// A message in the making. Fields are written in the order of the calls, zeros included.
+// A message under construction. Fields are written in the order of the calls, zeros included.
 class ProtoMessage {
  public:
   // int64, uint64, bool and enum fields; negative numbers take ten bytes.
@@ -27,7 +27,7 @@ class ProtoMessage {
   // A string, which must be UTF-8, or bytes.
   ProtoMessage& text(std::uint32_t field, std::string_view bytes);
   ProtoMessage& message(std::uint32_t field, const ProtoMessage& inner);
-  // Repeated doubles in one piece.
+  // Repeated doubles, packed.
   ProtoMessage& numbers(std::uint32_t field, std::span<const double> values);
 
   const std::string& bytes() const { return bytes_; }

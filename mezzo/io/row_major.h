@@ -1,4 +1,4 @@
-// What the writers and readers of tensor files share.
+// Helpers that the writers and readers of tensor files share.
 #pragma once
 
 #include <algorithm>
@@ -10,8 +10,7 @@
 
 namespace mezzo::io {
 
-// The tensor itself if its elements lie in the host's memory in row-major order, else a copy in
-// which they do.
+// The tensor itself if its elements lie in host memory in row-major order; otherwise such a copy.
 inline Tensor row_major(const Tensor& tensor) {
   if (tensor.device() != kCpuDevice) return row_major(tensor.to(kCpuDevice));
   if (tensor.is_dense()) return tensor;
@@ -20,8 +19,8 @@ inline Tensor row_major(const Tensor& tensor) {
   return copy;
 }
 
-// The first byte that is no bool: one that is neither 0 nor 1 is undefined behaviour in every
-// program that reads it.
+// The position of the first byte that is not a bool. A byte other than 0 or 1 would be undefined
+// behaviour in every program that reads it as bool.
 inline std::optional<std::size_t> find_odd_bool(std::span<const std::byte> bytes) {
   const auto odd = std::ranges::find_if(bytes, [](std::byte b) { return b > std::byte{1}; });
   if (odd == bytes.end()) return std::nullopt;

@@ -15,42 +15,42 @@ namespace mezzo::io {
 
 using SafetensorsMetadata = std::map<std::string, std::string>;
 
-// A tensor that has several names lies in a file once, under the name that comes first; the others
-// are in the metadata of the file, with that name as their value, as save_model() of the Python
-// package has them. Here they are among the tensors, and the same tensor.
+// The contents of a file. A tensor with several names is stored once, under the name that comes
+// first. The file's metadata maps the other names to that one, as save_model() of the Python
+// package does. Here every name has an entry of its own, and these entries are the same tensor.
 struct SafetensorsFile {
   std::vector<NamedTensor> tensors;  // in the order of their data in the file
-  SafetensorsMetadata metadata;      // `__metadata__` but for such names; empty if there is none
+  SafetensorsMetadata metadata;      // `__metadata__` without such names; may be empty
 };
 
 // {"format": "pt"}: what PyTorch programs look for.
 SafetensorsMetadata default_safetensors_metadata();
 
-// Reads a file. Everything the header says is checked against the size of the file before memory is
-// taken for it. Throws FileError `[safetensors] FILE: what is wrong: the values. What to do.` if
-// the file is missing, damaged, or has a tensor of a dtype or rank that mezzo does not have.
+// Reads a file. Everything in the header is checked against the size of the file before memory is
+// allocated. Throws FileError `[safetensors] FILE: what is wrong: the values. What to do.` if the
+// file is missing or damaged, or has a tensor of a dtype or rank that mezzo does not support.
 SafetensorsFile read_safetensors(const std::string& path);
 
-// The same from memory; `source` stands for the file in errors. The tensors are copies.
+// Like read_safetensors(), from memory; errors call the bytes `source`. The tensors are copies.
 SafetensorsFile parse_safetensors(std::span<const std::byte> bytes,
                                   std::string_view source = "memory");
 
-// Writes a file atomically (see AtomicFile): dtypes from wide to narrow, then by name, each tensor
-// row-major whatever its layout, so that equal tensors give equal bytes. Entries that are the same
-// tensor, not only equal ones, are written once. Empty metadata is left out. Throws ArgumentError
-// if a tensor is undefined, or if a name occurs twice, is `__metadata__` or is not UTF-8; FileError
-// if the file cannot be written.
+// Writes a file atomically (see AtomicFile). Tensors are sorted by dtype, from wide to narrow, then
+// by name. Each is row-major whatever its layout, so that equal tensors give equal bytes. Entries
+// that are the same tensor, not only equal ones, are written once. Empty metadata is left out.
+// Throws ArgumentError if a tensor is undefined, or if a name occurs twice, is `__metadata__` or is
+// not UTF-8; FileError if the file cannot be written.
 void write_safetensors(const std::string& path, std::span<const NamedTensor> tensors,
                        const SafetensorsMetadata& metadata = default_safetensors_metadata());
 
 // Receives the bytes of a file in order, piece by piece.
 using ByteSink = std::function<void(std::span<const std::byte>)>;
 
-// The same bytes into `write`.
+// Passes the bytes that write_safetensors() would write to `write`.
 void stream_safetensors(std::span<const NamedTensor> tensors, const ByteSink& write,
                         const SafetensorsMetadata& metadata = default_safetensors_metadata());
 
-// The same into memory.
+// Like write_safetensors(), into memory.
 std::vector<std::byte> serialize_safetensors(
     std::span<const NamedTensor> tensors,
     const SafetensorsMetadata& metadata = default_safetensors_metadata());

@@ -20,8 +20,8 @@ struct SafetensorsType {
   std::string_view name;
 };
 
-// In the format's own order, from low to high; files are written from high to low. It has more
-// dtypes than mezzo.
+// The dtypes that mezzo supports, in the format's order from low to high; files are written from
+// high to low. The format has further dtypes.
 constexpr SafetensorsType kSafetensorsTypes[] = {
     {DType::kBool, "BOOL"}, {DType::kU8, "U8"},   {DType::kF16, "F16"}, {DType::kBf16, "BF16"},
     {DType::kI32, "I32"},   {DType::kF32, "F32"}, {DType::kF64, "F64"}, {DType::kI64, "I64"},
@@ -45,9 +45,9 @@ std::string known_dtypes() {
   return text;
 }
 
-// Follows the JSON parser through the header. Only the one layout is accepted, so nesting is
-// limited by itself: whatever opens where it is not expected ends the parse.
-// The functions without a comment are the parser's events; false is never returned, errors throw.
+// Handles the events of the JSON parser for the header. Only the one layout is accepted, which also
+// limits nesting: an object or array in an unexpected place ends the parse.
+// The functions without a comment are the parser's events. They never return false; errors throw.
 class HeaderEvents {
  public:
   HeaderEvents(std::string_view source, SafetensorsHeader& header)
@@ -196,7 +196,7 @@ class HeaderEvents {
   Place place_ = Place::kStart;
   std::string key_;
   std::set<std::string, std::less<>> names_;
-  std::set<std::string, std::less<>> fields_;  // of entry_, those seen
+  std::set<std::string, std::less<>> fields_;  // of entry_, seen so far
   SafetensorsEntry entry_;
   int offsets_ = 0;
 };
@@ -218,7 +218,8 @@ void check_text(std::string_view source, std::string_view text) {
   }
 }
 
-// The bytes that dtype and shape make; sizes next to a 0 must be possible too, for the strides.
+// The bytes of the data, from dtype and shape. Even if a size is 0, the others must be valid, since
+// strides are computed from them.
 std::uint64_t bytes_of(std::string_view source, const SafetensorsEntry& entry) {
   std::uint64_t bytes = size_of(entry.dtype);
   for (const std::int64_t size : entry.shape) {
@@ -232,8 +233,8 @@ std::uint64_t bytes_of(std::string_view source, const SafetensorsEntry& entry) {
   return std::ranges::count(entry.shape, 0) > 0 ? 0 : bytes;
 }
 
-// Every byte of the data belongs to exactly one tensor: nothing can hide in a file, and reading it
-// takes no more memory than it has bytes.
+// Every byte of the data belongs to exactly one tensor. So nothing can hide in a file, and reading
+// it takes no more memory than it has bytes.
 void check_places(std::string_view source, const std::vector<SafetensorsEntry>& entries,
                   std::uint64_t data_size) {
   std::uint64_t place = 0;

@@ -1,4 +1,4 @@
-// The header of a safetensors file, apart from how bytes are read and written.
+// The header of a safetensors file, separate from how bytes are read and written.
 //
 // The format: 8 bytes, little-endian, the length N of the header; N bytes of JSON; the data.
 // https://github.com/huggingface/safetensors#format
@@ -35,22 +35,22 @@ struct SafetensorsHeader {
   SafetensorsMetadata metadata;
 };
 
-// The length of the header from the first bytes of a file of `file_size` bytes (`prefix` may be
+// The length of the header, from the first bytes of a file of `file_size` bytes (`prefix` may be
 // shorter only if the file is). Throws FileError if it exceeds the limit or the file.
 std::uint64_t check_header_length(std::string_view source, std::span<const std::byte> prefix,
                                   std::uint64_t file_size);
 
-// Parses the header's text and checks it against the bytes of data after it. Throws FileError.
+// Parses the header's text and checks it against the size of the data after it. Throws FileError.
 SafetensorsHeader parse_header(std::string_view source, std::string_view text,
                                std::uint64_t data_size);
 
 // Everything before the data of a file: the length and the padded header.
 struct FormattedHeader {
   std::string bytes;
-  std::vector<std::size_t> order;  // in which the tensors are to be written, those that are
+  std::vector<std::size_t> order;  // in which tensors are written; omits other names of one tensor
 };
 
-// Throws ArgumentError for tensors, names and metadata that no file can hold.
+// Throws ArgumentError for tensors, names and metadata that a file cannot hold.
 FormattedHeader format_header(std::span<const NamedTensor> tensors,
                               const SafetensorsMetadata& metadata);
 

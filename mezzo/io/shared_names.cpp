@@ -13,14 +13,14 @@
 namespace mezzo::io {
 namespace {
 
-// What stands before the key of an entry that is no other name of a tensor.
+// Marks the key of an entry that is not another name of a tensor.
 constexpr std::string_view kTextMark = "mezzo.text:";
 
 std::string mark_of(std::string_view key) { return std::string(kTextMark) + std::string(key); }
 
 using Names = std::set<std::string, std::less<>>;
 
-// Whether an entry says that its key is another name of the tensor that is its value.
+// Whether an entry reads as another name (its key) of the tensor that its value names.
 bool looks_like_name(const std::string& key, const std::string& value, const Names& stored) {
   return stored.contains(value) && !stored.contains(key) && key != kSafetensorsMetadataKey &&
          key != kSafetensorsFormatKey;

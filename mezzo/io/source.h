@@ -1,4 +1,4 @@
-// Where the readers of file formats take their bytes from: a file, or memory that stands for one.
+// Byte sources for the readers of file formats: a file, or memory in place of one.
 #pragma once
 
 #include <cstddef>
@@ -9,7 +9,7 @@
 
 namespace mezzo::io {
 
-// Reads a file in order. Its size is known before anything is read. All failures are FileErrors
+// Reads a file sequentially. Its size is known before anything is read. All failures are FileErrors
 // `[op] PATH: ...`; `op` must outlive the source.
 class FileSource {
  public:
@@ -21,7 +21,7 @@ class FileSource {
 
   const std::string& name() const { return path_; }
   std::uint64_t size() const { return size_; }
-  // The bytes that are not read yet.
+  // The number of bytes not yet read.
   std::uint64_t left() const { return left_; }
   // Fills `out`. Throws FileError if the file ends first, or cannot be read.
   void read(std::span<std::byte> out);
@@ -34,7 +34,7 @@ class FileSource {
   std::uint64_t left_ = 0;
 };
 
-// The same for bytes in memory, of which no more may be asked for than there are.
+// Like FileSource, for bytes in memory. No more may be read than are left.
 class MemorySource {
  public:
   MemorySource(std::span<const std::byte> bytes, std::string_view name)

@@ -27,7 +27,7 @@ std::string host_name() {
   return text;
 }
 
-// The part of a file's name that tells it from others.
+// The part that makes a file's name unique.
 std::string unique_part(double wall_time) {
   static std::atomic<std::int64_t> count{0};
   const std::string seconds = concat(static_cast<std::int64_t>(wall_time));
@@ -80,7 +80,7 @@ void EventWriter::add_image(std::string_view tag, std::span<const std::byte> png
 }
 
 void EventWriter::flush() {
-  // What a failed write left of an event would make everything after it unreadable.
+  // A partly written event would make everything after it unreadable, so it is cut off first.
   if (has_rest_) {
     if (const int error = truncate_file(file_, path_, size_); error != 0) fail_write(error);
     has_rest_ = false;

@@ -14,7 +14,7 @@
 namespace mezzo::io {
 namespace {
 
-// Checksums are stored masked, so that data which itself holds checksums gives no odd ones.
+// Checksums are stored masked, because a CRC over data that contains CRCs is problematic.
 std::uint32_t masked_crc(std::string_view bytes) {
   const std::uint32_t crc = crc32c(bytes);
   return ((crc >> 15) | (crc << 17)) + 0xa282ead8U;
@@ -25,14 +25,14 @@ void check_utf8(std::string_view text, std::string_view what) {
             " is not UTF-8. Encode it first");
 }
 
-// A value with its tag, which is where every value begins.
+// A value that so far has only its tag, which every value begins with.
 ProtoMessage tagged(std::string_view tag) {
   check_arg(!tag.empty(), kTensorboardOp, "the tag is empty. Give the value a name");
   check_utf8(tag, "the tag");
   return ProtoMessage().text(1, tag);
 }
 
-// An event with its time and step; zeros are what a reader takes for missing fields.
+// An event with its time and step; readers treat missing fields as zero.
 ProtoMessage event(double wall_time, std::int64_t step) {
   ProtoMessage message;
   message.number(1, wall_time);
@@ -54,7 +54,7 @@ std::uint32_t big_endian_at(std::span<const std::byte> bytes, std::size_t place)
   return value;
 }
 
-// Of the colour types of PNG; 0 for those it does not have. Palettes are of colours.
+// The number of channels for a PNG colour type; 0 for an invalid one. Palettes hold colours.
 int channels_of(int color_type) {
   switch (color_type) {
     case 0: return 1;
@@ -67,7 +67,7 @@ int channels_of(int color_type) {
 }
 
 PngHeader parse_png_header(std::span<const std::byte> png) {
-  // The signature, and the length and the name of the first chunk.
+  // The signature, then the length and the name of the first chunk.
   constexpr std::array<unsigned char, 16> kStart = {0x89, 'P', 'N', 'G', '\r', '\n', 0x1a, '\n',
                                                     0,    0,   0,   13,  'I',  'H',  'D',  'R'};
   constexpr std::size_t kColorType = kStart.size() + 9;
@@ -115,8 +115,8 @@ std::vector<double> make_limits() {
   return limits;
 }
 
-// Puts the buckets from the first to the last that is not empty into `histogram`; of empty ones in
-// a row it needs only the last.
+// Stores the buckets from the first to the last non-empty one in `histogram`. Of consecutive empty
+// buckets only the last is needed.
 void set_buckets(Histogram& histogram, const std::vector<double>& limits,
                  const std::vector<double>& counts) {
   const auto is_full = [](double count) { return count > 0; };

@@ -1,4 +1,4 @@
-// The messages in an event file, as bytes.
+// Encodes the messages of an event file.
 //
 // Field numbers are those of tensorboard/compat/proto: event.proto, summary.proto, tensor.proto.
 #pragma once
@@ -15,7 +15,7 @@ namespace mezzo::io {
 
 inline constexpr std::string_view kTensorboardOp = "tensorboard";  // in error messages
 
-// One record of a file: length and data, each with its checksum.
+// One record of a file: the length and the data, each followed by its checksum.
 std::string frame_event(std::string_view data);
 
 // Whole events, unframed.
@@ -23,7 +23,7 @@ std::string version_event(double wall_time);
 std::string resume_event(double wall_time, std::int64_t step);
 std::string summary_event(double wall_time, std::int64_t step, std::string_view value);
 
-// Values of a summary. Throw ArgumentError as EventWriter's functions do.
+// Values of a summary. They throw ArgumentError as EventWriter's functions do.
 std::string scalar_value(std::string_view tag, float value);
 std::string histogram_value(std::string_view tag, const Histogram& histogram);
 std::string text_value(std::string_view tag, std::string_view text);

@@ -9,7 +9,7 @@
 namespace mezzo::report {
 namespace {
 
-// The smallest of 1, 2, 5, 10, 20, ... times a power of ten that makes about `count` steps.
+// The smallest of 1, 2, 5, 10, 20, ... times a power of ten that gives about `count` steps.
 double round_step(double range, int count) {
   const double rough = range / count;
   const double power = std::pow(10, std::floor(std::log10(rough)));
@@ -19,7 +19,7 @@ double round_step(double range, int count) {
   return 10 * power;
 }
 
-constexpr int kMostDigits = 12;  // behind the point
+constexpr int kMostDigits = 12;  // after the point
 
 int digits_of_step(double step) {
   return std::max(static_cast<int>(-std::floor(std::log10(step) + 1e-9)), 0);
@@ -35,7 +35,7 @@ Axis::Axis(AxisKind kind, double low, double high, double from, double to)
   }
   double margin = (high_ - low_) * 0.03;
   if (high_ - low_ <= 1e-9 * std::abs(high_)) {
-    // One number: a twentieth to either side keeps its leading digits on the axis.
+    // A single value: a twentieth to either side keeps its leading digits on the axis.
     margin = kind == AxisKind::kLinear && high_ != 0 ? std::abs(high_) / 20 : 0.5;
   }
   low_ -= margin;
@@ -71,7 +71,7 @@ std::vector<Tick> Axis::ticks(int count, double least_step) const {
 std::vector<Tick> Axis::linear_ticks(int count, double least_step) const {
   const double step = std::max(least_step, round_step(high_ - low_, count));
   std::vector<Tick> result;
-  // Counted, because a step added up again and again drifts.
+  // Multiples are computed by counting, since adding up a step repeatedly drifts.
   const double first = std::ceil(low_ / step);
   for (int i = 0; (first + i) * step <= high_ && i <= 2 * count; ++i) {
     const double value = (first + i) * step;

@@ -1,4 +1,4 @@
-// Numbers to places along a drawing, and the numbers worth writing beside it.
+// Maps values to positions along an axis, and chooses the ticks beside it.
 #pragma once
 
 #include <string>
@@ -15,15 +15,15 @@ struct Tick {
 
 class Axis {
  public:
-  // Covers [low, high] and a little more, from the place `from` to the place `to`. Ends that make
-  // no range (equal, not finite, not positive on a logarithmic axis) are moved apart.
+  // Covers [low, high] with a small margin, from position `from` to position `to`. Ends that are
+  // not a range (equal, not finite, not positive on a logarithmic axis) are moved apart.
   Axis(AxisKind kind, double low, double high, double from, double to);
 
-  // True for numbers that have a place: finite, and positive on a logarithmic axis.
+  // True for values that have a position: finite, and positive on a logarithmic axis.
   bool has(double value) const;
   double place(double value) const;
-  // About `count` numbers, round ones, within the range; on a linear axis no closer than
-  // `least_step`: 1 for what is counted.
+  // About `count` round values within the range. On a linear axis they are at least `least_step`
+  // apart, 1 for counts.
   std::vector<Tick> ticks(int count = 5, double least_step = 0) const;
 
  private:

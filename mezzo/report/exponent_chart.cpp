@@ -18,7 +18,7 @@ constexpr const char* kNothing =
     "<p class=\"empty\">No gradients to draw: none was counted that is finite and not "
     "zero.</p>\n";
 
-// What f16 does to the gradients of a binade, as the class that paints them.
+// The effect of f16 on the gradients of a binade; each fate has a class that paints it.
 enum class Fate : unsigned char { kLost, kSubnormal, kKept, kInfinite };
 constexpr std::array kFates{Fate::kLost, Fate::kSubnormal, Fate::kKept, Fate::kInfinite};
 
@@ -32,7 +32,7 @@ const char* class_of(Fate fate) {
   return "";
 }
 
-// The first exponents of each fate after kLost.
+// The first exponent of each fate after kLost.
 constexpr int kF16Subnormal = -25;
 constexpr int kF16Normal = -14;
 constexpr int kF16Infinite = 16;
@@ -43,7 +43,7 @@ Fate fate_in_f16(int exponent) {
   return exponent < kF16Infinite ? Fate::kKept : Fate::kInfinite;
 }
 
-// The exponents [low, high) over the places [left, right].
+// Maps the exponents [low, high) to the positions [left, right].
 struct ExponentScale {
   int low;
   int high;
@@ -56,7 +56,7 @@ struct ExponentScale {
   }
 };
 
-// Wide enough for all gradients and for the ends of f16.
+// A scale wide enough for all gradients and for the limits of f16.
 ExponentScale scale_for(std::span<const GradientHistogram> histograms, double left, double right) {
   ExponentScale scale{kF16Subnormal - 2, kF16Infinite + 2, left, right};
   for (const GradientHistogram& histogram : histograms) {
@@ -75,7 +75,7 @@ void draw_range(Svg& svg, const ExponentScale& scale, double y, std::array<int, 
   draw(ends[1], ends[2], "range");
 }
 
-// Strips for the ranges of the types, above a plot; returns where they end.
+// Draws strips for the ranges of the types above a plot; returns the y where they end.
 double draw_ranges(Svg& svg, const ExponentScale& scale, double y, int shift) {
   const auto row = [&](const std::string& name, std::array<int, 3> ends) {
     svg.text({scale.left - 8, y + 8}, name, "tick", Anchor::kEnd);
@@ -91,17 +91,17 @@ double draw_ranges(Svg& svg, const ExponentScale& scale, double y, int shift) {
   return y;
 }
 
-// The exponents alone: raised digits would be too small to read.
+// Draws plain exponents, since superscript digits would be too small to read.
 void draw_exponents(Svg& svg, const ExponentScale& scale, double y) {
   const int every = scale.high - scale.low > 60 ? 10 : 5;
   for (int exponent = scale.low; exponent < scale.high; ++exponent) {
-    // The first place belongs to the word beside the axis.
+    // The first position is reserved for the word beside the axis.
     if (exponent % every != 0 || scale.place(exponent) < scale.left + 10) continue;
     svg.text({scale.place(exponent), y}, std::to_string(exponent), "tick", Anchor::kMiddle);
   }
 }
 
-// Where f16 begins and ends, through a plot.
+// Draws the limits of f16 through a plot.
 void draw_limits(Svg& svg, const ExponentScale& scale, double top, double bottom, int shift) {
   const auto draw = [&](int exponent, const char* css_class) {
     if (exponent <= scale.low || exponent >= scale.high) return;
@@ -114,7 +114,7 @@ void draw_limits(Svg& svg, const ExponentScale& scale, double top, double bottom
   draw(kF16Infinite - shift, "limit scaled");
 }
 
-// The part of the gradients in each binade of the scale.
+// The share of the gradients in each binade of the scale.
 std::vector<double> parts_of(const GradientHistogram& histogram, const ExponentScale& scale) {
   const auto total =
       static_cast<double>(std::max<std::int64_t>(1, histogram.counts.finite_nonzero()));
@@ -125,13 +125,13 @@ std::vector<double> parts_of(const GradientHistogram& histogram, const ExponentS
   return parts;
 }
 
-// A part of 1 in few characters; 0 stays apart from what is only small.
+// A share from 0 to 1 in few characters; 0 differs from what is merely small.
 std::string short_part(double part) {
   if (part == 0) return "0";
   return part < 0.001 ? "<0.1 %" : format_fixed(100 * part, 1) + " %";
 }
 
-// The part that would become zero or infinite.
+// The share that would become zero or infinite.
 double outside_f16(const GradientHistogram& histogram, double scale) {
   return histogram.lost_in(DType::kF16, scale) + histogram.overflowing_in(DType::kF16, scale);
 }
@@ -169,8 +169,8 @@ class HeatMap {
 
   double y_of(std::size_t row) const { return top_ + kRow * static_cast<double>(row); }
 
-  // From 0 for none to kShades for the fullest binade of the row. The root lets binades with a
-  // hundredth of the gradients be seen.
+  // From 0 for none to kShades for the fullest binade of the row. The square root keeps binades
+  // with a hundredth of the gradients visible.
   std::vector<int> shades_of(const GradientHistogram& histogram) const {
     const std::vector<double> parts = parts_of(histogram, scale_);
     const double most = *std::ranges::max_element(parts);
@@ -250,7 +250,7 @@ std::string bars_to_svg(const GradientHistogram& histogram, const ExponentChart&
     const double part = parts[static_cast<std::size_t>(exponent - scale.low)];
     const double height = (kBottom - top) * part / most;
     if (height <= 0) continue;
-    // What is there is seen, however little it is.
+    // Every non-empty bar is visible, however small it is.
     const double seen = std::max(height, 1.0);
     svg.rect({scale.place(exponent) + 0.5, kBottom - seen}, {scale.cell() - 1, seen},
              class_of(fate_in_f16(exponent)));

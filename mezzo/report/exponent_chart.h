@@ -1,4 +1,4 @@
-// Gradients by their binary exponents, against the ranges of the 16-bit types.
+// Charts of gradients by binary exponent, compared with the ranges of the 16-bit types.
 #pragma once
 
 #include <span>
@@ -8,18 +8,18 @@
 
 namespace mezzo::report {
 
-// What both drawings show beside the gradients: the ranges of bf16, of f16, and of f16 if the
+// The ranges that both drawings show beside the gradients: those of bf16, of f16, and of f16 if the
 // gradients were multiplied by 2^shift.
 struct ExponentChart {
   std::string label{};
-  int shift = 0;  // 0: no scale is drawn in
+  int shift = 0;  // 0: no scale is drawn
 };
 
-// One histogram as bars: the part of all gradients other than zero in each binade.
+// One histogram as bars: each binade's share of all non-zero gradients.
 std::string bars_to_svg(const amp::GradientHistogram& histogram, const ExponentChart& chart);
 
-// One row per histogram, darker where more of its gradients are, with what f16 would lose of them
-// beside it. Histograms without gradients have an empty row.
+// One row per histogram, darker where more of its gradients are, with the share that f16 would
+// lose. Histograms without gradients have an empty row.
 std::string heat_map_to_svg(std::span<const amp::GradientHistogram> histograms,
                             const ExponentChart& chart);
 

@@ -31,7 +31,7 @@ struct Range {
   }
 };
 
-// What is left of neighbouring points that share one place of the drawing.
+// Neighbouring points that share a position of the drawing, combined.
 struct Bucket {
   double x = 0;
   double y = 0;  // mean of the finite ones; NaN if there is none
@@ -61,7 +61,8 @@ std::vector<Bucket> buckets_of(std::span<const Point> points) {
   return buckets;
 }
 
-// Where the entries of a legend begin, row by row beside the name of the axis. None of one series.
+// Where the entries of a legend begin, row by row beside the name of the axis. Empty for one
+// series.
 std::vector<Point> legend_places(const std::vector<Series>& series) {
   constexpr double kRow = 18;
   constexpr double kAxisName = 50;
@@ -97,7 +98,7 @@ class Drawing {
   }
 
  private:
-  // Of more series than colours, those of the second round are dashed, and of the next dotted.
+  // If there are more series than colours, the second round is dashed and the third dotted.
   static std::string colour(std::size_t i) {
     constexpr const char* kStrokes[] = {"", " dashed", " dotted"};
     return concat("c", i % kColours, kStrokes[i / kColours % std::size(kStrokes)]);
@@ -116,7 +117,7 @@ class Drawing {
     svg_.text({kRight, kBottom + 34}, chart_.x_label, "tick", Anchor::kEnd);
   }
 
-  // Marks that cannot be told apart are drawn once.
+  // Marks that cannot be distinguished are drawn once.
   void draw_marks() {
     double last = -1;
     for (const Mark& mark : chart_.marks) {
@@ -127,7 +128,7 @@ class Drawing {
     }
   }
 
-  // The points of a bucket's series up to the next gap, from `begin` on; moves `begin` behind it.
+  // The next run of points without a gap, from `begin` on; moves `begin` past it.
   std::span<const Bucket> next_run(const std::vector<Bucket>& buckets, std::size_t& begin) const {
     const auto fits = [&](const Bucket& bucket) { return x_.has(bucket.x) && y_.has(bucket.y); };
     while (begin < buckets.size() && !fits(buckets[begin])) ++begin;
@@ -153,7 +154,7 @@ class Drawing {
     std::vector<Point> outline;
     for (const Bucket& bucket : run) outline.push_back(place(bucket.x, bucket.range.high));
     for (std::size_t i = run.size(); i-- > 0;) {
-      // On a logarithmic axis a value of zero has no place; the band then ends at the mean.
+      // On a logarithmic axis a value of zero has no position; the band then ends at the mean.
       const double low = y_.has(run[i].range.low) ? run[i].range.low : run[i].y;
       outline.push_back(place(run[i].x, low));
     }

@@ -1,4 +1,4 @@
-// Curves over steps or epochs.
+// Line charts over steps or epochs.
 #pragma once
 
 #include <string>
@@ -11,10 +11,10 @@ namespace mezzo::report {
 
 struct Series {
   std::string name{};
-  std::vector<Point> points{};  // by ascending x; points that are not finite leave a gap
+  std::vector<Point> points{};  // by ascending x; non-finite points leave a gap
 };
 
-// Something that happened at one x.
+// An event at one x.
 struct Mark {
   double x = 0;
   std::string title{};
@@ -31,12 +31,12 @@ struct LineChart {
   std::vector<Mark> marks{};
 };
 
-// The drawing. Long series are averaged down to as many points as can be told apart, before a band
+// The drawing. Long series are averaged down to as many points as can be distinguished, over a band
 // from their smallest to their largest values. A chart without points says so.
 std::string to_svg(const LineChart& chart);
 
 // kLog10 if all values are positive and span more than a factor of 20, which a linear axis would
-// squeeze into its lowest line; else kLinear.
+// squeeze into its lowest part; otherwise kLinear.
 AxisKind axis_for(const std::vector<Series>& series);
 
 }  // namespace mezzo::report

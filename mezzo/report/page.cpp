@@ -40,7 +40,7 @@ std::string table(const Table& content) {
   return html + "</tbody></table></div>\n";
 }
 
-// A number and its sign stay on one line.
+// Keeps a number and its percent sign on one line.
 std::string with_whole_percentages(std::string text) {
   constexpr std::string_view kSign = " %";
   constexpr std::string_view kUnbroken = "\u00a0%";
@@ -77,7 +77,7 @@ Series series_of(const std::string& name, const std::vector<Record>& records,
   return series;
 }
 
-// Why a step was skipped.
+// The reason why a step was skipped.
 std::string reason_of(const StepRecord& step) {
   if (step.nonfinite_loss) return "the loss";
   return step.culprit.empty() ? "not recorded" : step.culprit;
@@ -94,7 +94,7 @@ std::vector<Mark> marks_of(const RunData& run) {
   return marks;
 }
 
-// A chart of one number per step for every run.
+// A chart of one value per step for every run.
 LineChart step_chart(std::span<const RunData> runs, const std::string& label,
                      double StepRecord::*value) {
   LineChart chart{.label = label, .x_label = "step"};
@@ -110,8 +110,8 @@ std::string loss_chart(std::span<const RunData> runs) {
   return figure(to_svg(step_chart(runs, "Training loss by step", &StepRecord::loss)));
 }
 
-// In percent, so that the axis needs no explanation. One epoch makes no curve: its number is in the
-// verdict.
+// In percent, so that the axis needs no explanation. A single epoch makes no curve; its value is in
+// the verdict.
 std::string accuracy_chart(std::span<const RunData> runs) {
   if (std::ranges::all_of(runs, [](const RunData& run) { return run.epochs.size() < 2; })) {
     return {};
@@ -126,8 +126,8 @@ std::string accuracy_chart(std::span<const RunData> runs) {
   return element("h3", "Test accuracy, in percent") + figure(to_svg(chart));
 }
 
-// Whether a number was the same in all steps, of which there are some. A chart of it would show a
-// line and say less than the number.
+// Whether a value was the same in all steps, of which there must be some. A chart of it would say
+// less than the value.
 bool never_changes(const RunData& run, double StepRecord::*value) {
   return std::ranges::all_of(
       run.steps, [&](const StepRecord& step) { return step.*value == run.steps.front().*value; });
@@ -156,8 +156,7 @@ std::string picture(const Picture& image) {
                 "\"/><figcaption>", label, "</figcaption></figure>\n");
 }
 
-// What the network was given first: shows at a glance that images, labels and augmentation are
-// right.
+// The network's first input: shows at a glance whether images, labels and augmentation are right.
 std::string batch_section(const RunData& run) {
   if (run.first_batch.empty()) return {};
   const auto shown = static_cast<std::int64_t>(run.first_batch.size());
@@ -172,7 +171,7 @@ std::string batch_section(const RunData& run) {
   return html + "</div>\n";
 }
 
-// The steps that were skipped, one row each, the first ones if there are very many.
+// The skipped steps, one row each; only the first ones if there are very many.
 std::string skipped_table(const RunData& run) {
   constexpr std::size_t kMostRows = 50;
   Table content{.header = {"step", "loss scale", "loss", "first that was not finite"}};
@@ -188,7 +187,7 @@ std::string skipped_table(const RunData& run) {
   return html;
 }
 
-// Where gradients are clipped.
+// The norms of gradients, if they are clipped.
 std::string norm_section(const RunData& run) {
   LineChart chart{.label = "Norm of the gradients before clipping, by step", .x_label = "step"};
   Series series{.name = run.name};
@@ -220,7 +219,7 @@ std::string training_section(const RunData& run) {
   if (run.steps.empty()) return {};
   std::string html = element("h2", "Training") + element("h3", "Loss") + loss_chart({&run, 1}) +
                      accuracy_chart({&run, 1}) + norm_section(run) + scale_section(run);
-  // Without a scaler there may still be skipped steps, and they are worth a row.
+  // Even without a scaler, steps may have been skipped, and they deserve a row.
   if (!run.is_scaled) html += skipped_table(run);
   return html + lr_section(run);
 }
@@ -257,7 +256,7 @@ std::string plan_section(const RunData& run) {
   return html;
 }
 
-// A page of a part of a run says so first: the curves begin in the middle.
+// The page of a part of a run says so first, since its curves begin in the middle.
 std::string resume_note(const RunData& run) {
   if (run.resumed_after == 0) return {};
   return note(concat("This run went on from a checkpoint. The page begins with step ",

@@ -1,4 +1,4 @@
-// The report of one or several runs as one page that needs nothing else: no scripts, no other file.
+// The report of one or several runs as a single self-contained HTML page, without scripts.
 #pragma once
 
 #include <string>
@@ -13,15 +13,14 @@ struct Report {
   std::vector<RunData> runs{};
 };
 
-// The page: well-formed, all names escaped. Several runs are compared first and then shown one
+// The page: well-formed, with all names escaped. Several runs are first compared and then shown one
 // after the other.
 std::string to_html(const Report& report);
 
 // Writes the page through io::AtomicFile. Throws FileError.
 void write_page(const std::string& path, const Report& report);
 
-// Throws FileError unless write_page() could write that file now. For asking before hours of
-// training.
+// Throws FileError unless write_page() could write that file now. Call it before hours of training.
 void check_writable(const std::string& path);
 
 }  // namespace mezzo::report

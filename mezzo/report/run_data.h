@@ -1,4 +1,4 @@
-// What a report is about: plain data, filled in while a network is trained.
+// The data that a report shows: plain structs, filled in while a network is trained.
 #pragma once
 
 #include <cstddef>
@@ -20,15 +20,15 @@ struct StepRecord {
   double scale = 1;  // the loss scale of this step
   bool skipped = false;
   std::optional<double> grad_norm{};  // before clipping, if gradients are clipped
-  bool nonfinite_loss = false;        // why it was skipped, if that is not the gradient of
-  std::string culprit{};              // the first parameter where it was not finite
+  bool nonfinite_loss = false;        // the reason why it was skipped; otherwise:
+  std::string culprit{};              // the first parameter whose gradient was not finite
 };
 
 struct EpochRecord {
   std::int64_t epoch = 0;  // from 1
   double train_loss = 0;
   double test_loss = 0;
-  double accuracy = 0;  // part of 1
+  double accuracy = 0;  // between 0 and 1
   double seconds = 0;
 };
 
@@ -37,7 +37,7 @@ struct Picture {
   std::vector<std::byte> png{};  // the bytes of a PNG file
   std::int64_t width = 0;        // in pixels
   std::int64_t height = 0;
-  std::string label{};  // what it shows
+  std::string label{};  // its label
 };
 
 struct Table {
@@ -48,20 +48,20 @@ struct Table {
 struct RunData {
   std::string name{};  // `lenet5 O2/f16`
   std::vector<std::pair<std::string, std::string>> configuration{};
-  DType dtype = DType::kF32;           // the lower precision in use; f32 if there is none
+  DType dtype = DType::kF32;           // the lower dtype in use; f32 if there is none
   bool is_scaled = false;              // the loss was multiplied by a scale
-  std::vector<Picture> first_batch{};  // as the network sees it; some of it, if it is large
+  std::vector<Picture> first_batch{};  // as the network sees it; a part of a large batch
   std::int64_t batch_size = 0;         // of that batch
-  std::int64_t resumed_after = 0;      // steps done before, of which nothing is recorded here
+  std::int64_t resumed_after = 0;      // earlier steps, which this run did not record
   std::vector<StepRecord> steps{};
   std::vector<EpochRecord> epochs{};
-  std::vector<std::string> notes{};  // what happened on the way, a sentence each, without its stop
-  // Sums over the run; empty if none were gathered.
+  std::vector<std::string> notes{};  // events on the way, a sentence each, without a full stop
+  // Sums over the run; empty if no gradients were counted.
   std::vector<amp::GradientHistogram> gradients{};
   std::vector<amp::GradientHistogram> activation_gradients{};
   std::int64_t counted_steps = 0;
-  Table plan{};     // a row per operation; without rows if there is none
-  Table reasons{};  // of what the plan says, if it has only their numbers
+  Table plan{};     // a row per operation; no rows without a plan
+  Table reasons{};  // those of the plan, if it only has their numbers
 };
 
 }  // namespace mezzo::report

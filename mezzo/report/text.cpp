@@ -38,7 +38,7 @@ std::string escape(std::string_view text) {
 std::string shortened(const std::string& name, std::size_t most) {
   if (name.size() <= most) return name;
   std::size_t begin = name.size() - most + 1;
-  // Not within a character: those of UTF-8 go on with bytes 10xxxxxx.
+  // Does not cut within a character: continuation bytes of UTF-8 are 10xxxxxx.
   while (begin < name.size() && (static_cast<unsigned char>(name[begin]) & 0xc0U) == 0x80) ++begin;
   return "…" + name.substr(begin);
 }

@@ -1,4 +1,4 @@
-// Numbers and names as a report writes them.
+// Formats numbers and names for a report.
 #pragma once
 
 #include <cstddef>
@@ -9,31 +9,31 @@
 
 namespace mezzo::report {
 
-// The text with what HTML would take for markup replaced: & < > " and '. Control characters, which
-// no page may hold, become spaces.
+// Escapes what HTML would take for markup: & < > " and '. Control characters, which a page may not
+// hold, become spaces.
 std::string escape(std::string_view text);
 
-// A name of more than `most` bytes as its end after an ellipsis: where names differ. No character
-// of UTF-8 is cut.
+// Shortens a name of more than `most` bytes to an ellipsis and its end, where names differ. UTF-8
+// characters are not cut.
 std::string shortened(const std::string& name, std::size_t most);
 
-// `0.0314`, `12.5`, `1.2e-07`: so many significant digits at most, no zeros at the end. What is not
-// finite is written as `nan`, `inf` or `-inf`.
+// `0.0314`, `12.5`, `1.2e-07`: at most that many significant digits, without trailing zeros.
+// Non-finite values become `nan`, `inf` or `-inf`.
 std::string format_number(double value, int digits = 4);
-// `3.20`: so many digits after the point.
+// `3.20`: that many digits after the point.
 std::string format_fixed(double value, int digits);
 
-// A part of 1 as a percentage: `none`, `less than 0.01 %`, `0.25 %`, `12.3 %`, `all`. Only nothing
-// is none, and only everything is all.
+// A value from 0 to 1 as a percentage: `none`, `less than 0.01 %`, `0.25 %`, `12.3 %`, `all`. Only
+// exactly 0 is `none`, and only exactly 1 is `all`.
 std::string format_part(double part);
 
-// `2^13` with a raised exponent.
+// `2^13` with a superscript exponent.
 std::string power_of_two(int exponent);
-// The same of a number; as a plain number if it is no power of two.
+// Formats a scale like power_of_two(), or as a plain number if it is not a power of two.
 std::string format_scale(double scale);
 
-// The bytes as letters, digits, + and /, four for three bytes, with = at the end where they do not
-// fit (RFC 4648, section 4).
+// Base64: four of the letters, digits, + and / for three bytes, padded with = at the end (RFC 4648,
+// section 4).
 std::string base64(std::span<const std::byte> bytes);
 
 // `1 step`, `3 steps`.

@@ -13,7 +13,7 @@ namespace {
 
 using amp::GradientHistogram;
 
-// The scale under which none of the histograms overflows f16, with room to grow.
+// The scale with which none of the histograms overflows f16, with a margin for growth.
 std::optional<double> best_scale(std::span<const GradientHistogram> histograms) {
   return amp::sum_of(histograms, "").best_scale(DType::kF16);
 }
@@ -34,7 +34,7 @@ std::string outcome(const RunData& run) {
                 " % and a test loss of ", format_number(last.test_loss), ".");
 }
 
-// About a loss that was not a number.
+// A sentence about a loss that was not finite.
 std::optional<std::string> divergence(const RunData& run) {
   const auto bad = std::ranges::find_if_not(
       run.steps, [](const StepRecord& step) { return std::isfinite(step.loss); });
@@ -72,11 +72,12 @@ std::string f16_loss(const GradientHistogram& sum, const std::string& of_what, d
   return text + ".";
 }
 
-// How much loss scaling does for gradients in f16.
+// How much loss scaling helps gradients in f16.
 enum class Need : unsigned char { kNone, kLittle, kHelps, kNeeded };
 
 Need need_of_scaling(std::span<const GradientHistogram> sums) {
-  // Below, what is lost is no more than what a step leaves to chance by its choice of examples.
+  // Below this, the loss is smaller than the randomness that a step has from its choice of
+  // examples.
   constexpr double kManyLost = 0.01;
   constexpr double kManyWithFewerBits = 0.1;
   Need need = Need::kNone;
@@ -118,7 +119,7 @@ std::string need_text(const RunData& run, Need need) {
   return {};
 }
 
-// Whether the loss had to be scaled, by what f16 does to the gradients without that.
+// Whether the loss needed scaling, judged by what f16 does to the unscaled gradients.
 std::string need_sentence(const RunData& run, std::span<const GradientHistogram> sums) {
   std::string lost;
   std::string subnormal;
@@ -135,7 +136,7 @@ std::string need_sentence(const RunData& run, std::span<const GradientHistogram>
   return text + ".";
 }
 
-// The parameters that f16 would hurt most, worst first.
+// The parameters that f16 would affect most, worst first.
 std::optional<std::string> most_affected(const RunData& run) {
   constexpr double kWorthNaming = 0.01;
   constexpr std::size_t kMost = 3;
@@ -190,7 +191,7 @@ void add_gradient_sentences(const RunData& run, std::vector<std::string>& senten
   } kinds[] = {{run.gradients, "parameter gradients"},
                {run.activation_gradients, "activation gradients"}};
   GradientHistogram all;
-  std::vector<GradientHistogram> sums;  // of those that are neither zero nor infinite
+  std::vector<GradientHistogram> sums;  // only of those that are neither zero nor infinite
   for (const auto& [histograms, name] : kinds) {
     const GradientHistogram sum = amp::sum_of(histograms, name);
     const std::int64_t broken = sum.counts.infinities() + sum.counts.nans();

@@ -15,7 +15,7 @@ namespace {
 
 constexpr const char* kAverage = "AveragedWeights";
 
-// A copy laid out like the tensor, on its device.
+// A copy with the tensor's layout, on its device.
 Tensor copied(const Tensor& tensor, DType dtype) {
   const Format format = tensor.is_one_block() ? tensor.format() : Format::kContiguous;
   Tensor copy = empty(tensor.shape(), dtype, format, tensor.device());
@@ -23,8 +23,8 @@ Tensor copied(const Tensor& tensor, DType dtype) {
   return copy;
 }
 
-// In 16 bits what an update adds is smaller than half a unit in the last place as soon as it is
-// 2^-9 (bf16) or 2^-12 (f16) of the average, and would be lost.
+// Without f32, updates below half a unit in the last place would be lost: that is 2^-9 (bf16) or
+// 2^-12 (f16) of the average.
 DType average_dtype(DType dtype) { return is_lower(dtype) ? DType::kF32 : dtype; }
 
 }  // namespace
@@ -69,8 +69,8 @@ double AveragedWeights::decay() const {
 void AveragedWeights::update() {
   const NoGrad no_grad;
   const amp::NoAutocast outside;
-  // This way, and not as decay * average + (1 - decay) * weight, an average that has arrived at a
-  // weight stays there: f32 sums of the two products would drift.
+  // With this formula, an average that has reached a weight stays there. With decay * average + (1
+  // - decay) * weight, f32 rounding would make it drift.
   const double part = 1 - decay();
   for (const Entry& entry : entries_) {
     if (entry.kind == Kind::kCopied) copy_elements(entry.weight, entry.average);
@@ -86,7 +86,7 @@ std::vector<NamedTensor> AveragedWeights::state() const {
   return state;
 }
 
-// What a state has for each weight, under whichever of its names.
+// The state's tensor for each weight, under any of its names.
 std::unordered_map<const TensorImpl*, Tensor> AveragedWeights::by_weight(
     std::span<const NamedTensor> state) const {
   std::unordered_map<std::string_view, const TensorImpl*> weights;
@@ -115,7 +115,7 @@ void AveragedWeights::load(std::span<const NamedTensor> state, std::int64_t upda
     averages.push_back(empty(like.shape(), like.dtype(), like.format(), like.device()));
     copy_elements(own->second, averages.back());
   }
-  // In their place, and not into it: a checkpoint may hold the old ones.
+  // Replaced instead of overwritten, since a checkpoint may still hold the old ones.
   for (std::size_t i = 0; i < averages.size(); ++i) entries_[i].average = std::move(averages[i]);
   share_averages();
   updates_ = updates;
@@ -129,7 +129,7 @@ bool AveragedWeights::is_of(const nn::Module& net) const {
 }
 
 AveragedWeights::InUse::InUse(const AveragedWeights& average) {
-  std::vector<Tensor> shown;  // what the network is to have, in its own dtypes
+  std::vector<Tensor> shown;  // the averages in the network's own dtypes
   for (const Entry& entry : average.entries_) {
     if (entry.kind == Kind::kShared) continue;
     const DType dtype = entry.weight.dtype();
@@ -138,8 +138,9 @@ AveragedWeights::InUse::InUse(const AveragedWeights& average) {
     const TensorImpl& own = *entry.weight.impl();
     own_.push_back({entry.weight, own.storage, own.offset, own.strides});
   }
-  // Other memory instead of other numbers in it: copies in 16 bits, masters and compensations
-  // belong to a version of the memory, which a change of the numbers there and back would raise.
+  // Swaps the memory instead of its contents. 16-bit copies, master weights and compensations
+  // belong to a version of the memory, which writing the averages and restoring the weights would
+  // increment.
   for (std::size_t i = 0; i < own_.size(); ++i) {
     TensorImpl& weight = *own_[i].weight.impl();
     weight.storage = shown[i].storage();
@@ -151,7 +152,7 @@ AveragedWeights::InUse::InUse(const AveragedWeights& average) {
 AveragedWeights::InUse::~InUse() {
   for (Place& own : own_) {
     TensorImpl& weight = *own.weight.impl();
-    weight.storage->drop_derived();  // 16-bit copies of averages, which the next update makes stale
+    weight.storage->drop_derived();  // 16-bit copies of averages, which are soon stale
     weight.storage = std::move(own.storage);
     weight.offset = own.offset;
     weight.strides = own.strides;

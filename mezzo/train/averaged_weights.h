@@ -1,5 +1,5 @@
-// AveragedWeights: a moving average of a network's weights, for loops of one's own.
-// ExponentialMovingAverage keeps one in fit().
+// AveragedWeights: a moving average of a network's weights, for the user's own training loops. In
+// fit(), use ExponentialMovingAverage.
 #pragma once
 
 #include <cstdint>
@@ -17,17 +17,17 @@ namespace mezzo::train {
 struct AverageOptions {
   // The part of the old average that each update keeps, at least 0 and below 1.
   double decay = 0.999;
-  // Update n, counted from 0, keeps at most (1 + n) / (10 + n): an average that is young follows
-  // the training instead of remembering how the weights began.
+  // Update n, counted from 0, keeps at most (1 + n) / (10 + n). A young average then follows the
+  // training instead of remembering the initial weights.
   bool warmup = false;
-  // Floating-point buffers, such as running statistics, are averaged as parameters are (timm's
-  // ModelEmaV2); else they are copied (the default of PyTorch's AveragedModel). Counters always are
-  // copied.
+  // Average floating-point buffers, such as running statistics, like parameters (timm's
+  // ModelEmaV2). Otherwise they are copied (the default of PyTorch's AveragedModel). Counters are
+  // always copied.
   bool average_buffers = true;
 };
 
-// Begins with the weights that the network has. Averages are f32 also where parameters have 16
-// bits: with a decay of 0.999 a bf16 average would round every update away.
+// The average starts with the network's current weights. Averages are f32 even if parameters have
+// 16 bits: with a decay of 0.999, a bf16 average would round every update away.
 //
 //   train::AveragedWeights average(net, {.decay = 0.999});
 //   for (...) {
@@ -41,27 +41,27 @@ struct AverageOptions {
 //   io::write_safetensors("average.safetensors", average.state());
 class AveragedWeights {
  public:
-  // The network must outlive this, or not be used by it any more. Throws ArgumentError for another
-  // decay than those above.
+  // The network must outlive the last use of this object. Throws ArgumentError for a decay out of
+  // range.
   explicit AveragedWeights(nn::Module& net, AverageOptions options = {});
 
-  // average += (1 - decay) * (weight - average) on the network's device, not recorded.
+  // average += (1 - decay) * (weight - average) on the network's device, without recording.
   void update();
   std::int64_t updates() const { return updates_; }
-  // That of the next update.
+  // The decay of the next update.
   double decay() const;
 
-  // The averages under the names of the network's state(): not copies.
+  // The averages under the names of the network's state(); these are not copies.
   std::vector<NamedTensor> state() const;
-  // Takes such a state back, which is copied. Throws ArgumentError, and changes nothing, if names
-  // or shapes are not those of the network.
+  // Restores such a state by copying it. Throws ArgumentError, and changes nothing, if names or
+  // shapes are not those of the network.
   void load(std::span<const NamedTensor> state, std::int64_t updates);
-  // Whether the network is that of this average, with the same parameters and buffers.
+  // Whether this average belongs to that network, with the same parameters and buffers.
   bool is_of(const nn::Module& net) const;
 
-  // While it exists, the network has the averages as its weights. What it had itself is set aside
-  // and not touched, and so are optimizers, captured steps and copies in other dtypes that belong
-  // to it. Nothing may be trained meanwhile. Uses that are nested end in reverse order.
+  // While it exists, the network computes with the averages. Its own weights are set aside
+  // unchanged, together with the optimizers, captured steps and copies in other dtypes that belong
+  // to them. Nothing may be trained meanwhile. Nested uses must end in reverse order.
   class InUse {
    public:
     explicit InUse(const AveragedWeights& average);
@@ -70,7 +70,7 @@ class AveragedWeights {
     InUse& operator=(const InUse&) = delete;
 
    private:
-    // The memory of a weight, and which tensor in it.
+    // The memory of a weight, and the tensor that uses it.
     struct Place {
       Tensor weight;
       Ref<Storage> storage;
@@ -84,7 +84,7 @@ class AveragedWeights {
   enum class Kind : std::uint8_t {
     kAveraged,
     kCopied,
-    kShared,  // another name of an earlier one
+    kShared,  // another name of an earlier weight
   };
   struct Entry {
     std::string name;

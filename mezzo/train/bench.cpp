@@ -1,4 +1,4 @@
-// Steps on generated input, timed.
+// Times steps on generated input.
 #include <cstdint>
 #include <functional>
 #include <optional>
@@ -52,7 +52,8 @@ RunResult bench(const RunOptions& options, const BenchOptions& bench, RunObserve
   StepStatistics statistics;
   for (std::int64_t i = 0; i < bench.warmup + bench.steps; ++i) {
     if (bench.profile != nullptr && i == bench.warmup) bench.profile->reset();
-    // What a card's libraries try out at first, and take memory for, no later step takes.
+    // What a GPU's libraries try out in the first steps, and the memory for it, is not needed
+    // later.
     const bool is_card = !options.device.is_cpu();
     if (is_card && i == bench.warmup) reset_peak_memory(options.device);
     const amp::TrainStepResult report = trainer.model.train_step()(batch.images, batch.labels);

@@ -82,7 +82,7 @@ void StopOnDivergence::on_train_begin(FitState& state) {
 
 void StopOnDivergence::on_step_end(FitState& state) {
   const double loss = state.result.loss;
-  // For positive losses: more than `factor` times the lowest.
+  // For positive losses, this means more than `factor` times the lowest.
   const bool is_compared = std::isfinite(options_.factor) && std::isfinite(lowest_);
   const bool is_above = is_compared && loss - lowest_ > (options_.factor - 1) * std::abs(lowest_);
   const bool diverged = !std::isfinite(loss) || is_above;

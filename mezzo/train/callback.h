@@ -1,4 +1,4 @@
-// Callbacks: what happens around the steps and epochs of Model::fit().
+// Callbacks: hooks around the steps and epochs of Model::fit().
 #pragma once
 
 #include <chrono>
@@ -20,7 +20,7 @@ namespace mezzo::train {
 
 class Model;
 
-// Where fit() is.
+// The current state of fit().
 struct FitState {
   Model& model;
   std::int64_t epoch = 0;          // from 1
@@ -29,31 +29,31 @@ struct FitState {
   std::int64_t steps_per_epoch = 0;
   std::int64_t total_steps = 0;
   std::int64_t skipped_steps = 0;  // so far
-  double lr = 0;                   // of this step
-  double wait_ms = 0;              // before this step, until its batch was there
-  // Of this step, in on_step_begin() and on_step_end(); on the loader's device.
+  double lr = 0;                   // for this step
+  double wait_ms = 0;              // waiting time for this step's batch
+  // This step's batch, on the loader's device; set in on_step_begin() and on_step_end().
   const data::Batch* batch = nullptr;
   amp::TrainStepResult result{};  // of this step; from on_step_end() on
-  // Of the last evaluation, by metric; empty before the first.
+  // Results of the last evaluation, by metric; empty before the first.
   std::map<std::string, double> metrics{};
   bool has_validation = false;
   bool has_rates = false;          // FitOptions::lr sets the rate of every step
   bool epoch_is_complete = false;  // in on_epoch_end(): not cut short by FitOptions::steps
-  // The checkpoint that the training goes on from; empty if it begins. The counts above and the
-  // metrics are then those of the whole training.
+  // The checkpoint from which the training resumes; empty if it starts anew. On a resume the counts
+  // above and the metrics are those of the whole training.
   std::string resumed_from{};
-  // Everything that is needed to go on from here; for after_step(), after_epoch(),
+  // Captures everything needed to resume from here. May be called in after_step(), after_epoch(),
   // on_evaluation_failed(), on_batch_failed() and on_train_end().
   std::function<io::Checkpoint()> capture{};
-  // The weights that evaluations are of, by the names of the network's state(), where a callback
-  // has others evaluated than the network's own; else null.
+  // The weights that are evaluated, by the names of the network's state(), if a callback replaces
+  // the network's own for evaluations; otherwise null.
   std::function<std::vector<NamedTensor>()> evaluated_weights{};
-  // A callback sets this to end the training after this step. An epoch that is left at its begin or
-  // in its middle has no end: no evaluation and no on_epoch_end().
+  // A callback sets this to end the training after this step. An epoch that is stopped at its
+  // beginning or in its middle does not end: it has no evaluation and no on_epoch_end().
   bool stop = false;
 };
 
-// Every hook is optional.
+// All hooks are optional.
 class Callback {
  public:
   Callback() = default;
@@ -61,54 +61,57 @@ class Callback {
   Callback& operator=(const Callback&) = delete;
   virtual ~Callback() = default;
 
-  // Before the first hook of any callback, also in a training that goes on from a checkpoint, which
-  // is loaded by then: throws what would otherwise come up after hours, such as a metric that there
-  // is not or a folder that cannot be written to. It changes nothing, for the training may still be
-  // refused for another reason. Where processes train together all fail then; nothing is exchanged
-  // here.
+  // Called before the first hook of any callback. When a training resumes from a checkpoint, it is
+  // called after the checkpoint is loaded. Throws what would otherwise fail after hours, such as an
+  // unknown metric or a folder that is not writable. It must change nothing, since the training may
+  // still be refused for another reason. If processes train together, all of them then fail; this
+  // hook must not communicate.
   virtual void check(FitState&) {}
   virtual void on_train_begin(FitState&) {}
-  // After on_train_begin() of all callbacks, when each has made its state, and before the first
-  // step: throws what only then can be known, such as that what a callback saves is nothing that a
-  // checkpoint holds. Where processes train together all fail then; nothing is exchanged here.
+  // Called after on_train_begin() of all callbacks, when each has created its state, and before the
+  // first step. Throws what only then can be known, for example that a checkpoint cannot hold what
+  // a callback saves. If processes train together, all of them then fail; this hook must not
+  // communicate.
   virtual void after_train_begin(FitState&) {}
   virtual void on_epoch_begin(FitState&) {}
   virtual void on_step_begin(FitState&) {}
   virtual void on_step_end(FitState&) {}
-  // Before the epoch's evaluation, and after it, also where it throws: what a callback changes for
-  // it is to be put back. The ends come in the reverse order of the callbacks.
+  // Called before and after the epoch's evaluation, even if it throws: changes made for the
+  // evaluation must be undone at its end. The ends are called in reverse order of the callbacks.
   virtual void on_evaluation_begin(FitState&) {}
   virtual void on_evaluation_end(FitState&) {}
-  // After the epoch's evaluation, if there is one.
+  // Called after the epoch's evaluation, if there is one.
   virtual void on_epoch_end(FitState&) {}
-  // Instead, if the evaluation threw, which then ends fit(): a moment for a checkpoint, too. A
-  // training that goes on from it begins with the evaluation.
+  // Called instead if the evaluation threw, which then ends fit(). A checkpoint may be written
+  // here; a training that resumes from it starts with the evaluation.
   virtual void on_evaluation_failed(FitState&) {}
-  // If the next batch could not be made, for an image that cannot be read, say, which then ends
-  // fit(): a moment for a checkpoint, too. A training that goes on from it begins with that batch.
-  // Of processes that train together, it is called in those whose own batch failed.
+  // Called if the next batch could not be made, for example for an unreadable image, which then
+  // ends fit(). A checkpoint may be written here; a training that resumes from it starts with that
+  // batch. If processes train together, it is called in those whose own batch failed.
   virtual void on_batch_failed(FitState&) {}
   virtual void on_train_end(FitState&) {}
 
-  // After on_step_end() and on_epoch_end() of all callbacks, when each has taken note of the step
-  // or epoch: the moments for a checkpoint.
+  // Called after on_step_end() and on_epoch_end() of all callbacks, when each has recorded the step
+  // or epoch. Checkpoints are written here.
   virtual void after_step(FitState&) {}
   virtual void after_epoch(FitState&) {}
-  // After on_train_end() of all callbacks, when the last checkpoint is written: the moment to
-  // change what was trained.
+  // Called after on_train_end() of all callbacks, when the last checkpoint is written. Only here
+  // may a callback change what was trained.
   virtual void after_train(FitState&) {}
 
-  // Adds to a checkpoint what the callback remembers from step to step, in a section of its own of
-  // `values`: section(name). Called before load(), too, for what may have to be taken back: there
-  // it may throw, as where the state is made in on_train_begin(), and then takes nothing back.
+  // Adds the callback's state to a checkpoint, in its own section of `values`: section(name). It is
+  // also called before load(), in case the load has to be undone. There it may throw, for example
+  // because on_train_begin() creates the state; then nothing is restored.
   virtual void save(io::Checkpoint&) const {}
-  // Takes it back, before anything else of the checkpoint is: what this throws leaves everything as
-  // it was. So does what is thrown later: each callback then loads what it saved right before. The
-  // section is missing if the callback was not there when the checkpoint was written.
+  // Restores the callback's state, before anything else of the checkpoint is restored. If it
+  // throws, everything stays as it was. If something later throws, each callback loads what it
+  // saved just before. The section is missing if the callback was not there when the checkpoint was
+  // written.
   virtual void load(const io::Checkpoint&) {}
 
  protected:
-  // `name`; for the second callback of its class in FitOptions::callbacks `name.2`, and so on.
+  // The section's name: `name`, for the second callback of its class in FitOptions::callbacks
+  // `name.2`, and so on.
   std::string section(std::string_view name) const;
 
  private:
@@ -117,10 +120,10 @@ class Callback {
   std::int64_t number_ = 1;
 };
 
-// Tells each callback which of its class it is, from 1 on. fit() does that before anything else.
+// Numbers the callbacks of each class from 1. fit() does that before anything else.
 void number_by_class(std::span<Callback* const> callbacks);
 
-// Prints the loss every so many steps: `epoch: 1 step: 100, loss is 0.5714`.
+// Prints the loss every `per_print_times` steps: `epoch: 1 step: 100, loss is 0.5714`.
 class LossMonitor final : public Callback {
  public:
   // Throws ArgumentError unless per_print_times is at least 1.
@@ -142,11 +145,11 @@ class TimeMonitor final : public Callback {
  private:
   std::FILE* out_;
   std::chrono::steady_clock::time_point start_{};
-  std::int64_t steps_before_ = 0;  // of this epoch, before a checkpoint
+  std::int64_t steps_before_ = 0;  // of this epoch, before the checkpoint
 };
 
-// Keeps the time of every step, in milliseconds, waiting for data not counted, and prints every so
-// many of them: `epoch: 1 step: 100, step time: 17.102 ms`.
+// Records the time of every step in milliseconds, without the time that it waits for data. Prints
+// every `per_print_times`-th one: `epoch: 1 step: 100, step time: 17.102 ms`.
 class StepTimer final : public Callback {
  public:
   // 0: prints nothing. Throws ArgumentError for a negative number.
@@ -164,9 +167,9 @@ class StepTimer final : public Callback {
   std::chrono::steady_clock::time_point start_{};
 };
 
-// Ends the training when it has diverged: after `patience` steps in a row whose loss was not
-// finite, or was above `factor` times the lowest so far: by (factor - 1) times its size, whatever
-// its sign.
+// Ends a diverged training. A step has diverged if its loss is not finite or exceeds the lowest
+// loss so far by more than (factor - 1) times its magnitude: for positive losses, above `factor`
+// times the lowest. The training ends after `patience` such steps in a row.
 class StopOnDivergence final : public Callback {
  public:
   struct Options {
@@ -188,7 +191,7 @@ class StopOnDivergence final : public Callback {
   std::int64_t in_a_row_ = 0;
 };
 
-// Functions as callbacks: a hook calls what stands under its name, if anything does.
+// Makes callbacks from functions: each hook calls the function under its name, if there is one.
 class LambdaCallback final : public Callback {
  public:
   using Function = std::function<void(FitState&)>;

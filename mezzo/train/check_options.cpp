@@ -1,4 +1,4 @@
-// What the options of a run must be, whatever model and data are.
+// Checks options of a run that do not depend on model and data.
 #include <algorithm>
 
 #include "mezzo/core/error.h"
@@ -24,8 +24,8 @@ void check_beta(double beta) {
   check_arg(beta >= 0 && beta < 1, "--betas", "must be in [0, 1): ", beta);
 }
 
-// Not 0 in f32, either: a parameter without a gradient, such as one behind a ReLU that gave 0 all
-// the time, would be divided 0 by 0, and one NaN spreads to all. The optimizers themselves allow
+// eps must not be 0 in f32 either. A parameter without a gradient, such as one before a ReLU that
+// is always 0, would be divided 0 by 0, and one NaN spreads to all. The optimizers themselves allow
 // it, as PyTorch's do, for callers who know their gradients.
 void check_eps(double eps) {
   check_rate("--eps", eps);

@@ -42,8 +42,8 @@ io::CheckpointValues kind_of(const optim::Optimizer& optimizer) {
           {"parameters", static_cast<std::int64_t>(optimizer.params().size())}};
 }
 
-// Names of state say too little: those of Adam and AdamW are the same, and Sgd without momentum has
-// none. Checkpoints of earlier versions do not say what wrote them.
+// Names of state are not enough: those of Adam and AdamW are the same, and Sgd without momentum has
+// none. Checkpoints of earlier versions do not record the optimizer.
 void check_kind(const optim::Optimizer& optimizer, const io::Checkpoint& checkpoint) {
   if (!checkpoint.values.contains(kOptimizerKind)) return;
   const auto& name = checkpoint.value<std::string>(kOptimizerKind, "name");
@@ -81,14 +81,14 @@ void restore_scaler(amp::GradScaler& scaler, const io::Checkpoint& checkpoint) {
       "the checkpoint is of a run without loss scaling, and this one scales. Go on without, or "
       "begin in another folder");
   amp::GradScaler::StateDict state;
-  // In the scaler's own order, which is also what must be there.
+  // In the scaler's own order, which also lists what must be there.
   for (const auto& [name, value] : scaler.state_dict()) {
     state.emplace_back(name, checkpoint.value<double>(kScaler, name));
   }
   scaler.load_state_dict(state);
 }
 
-// What checkpoints of earlier versions do not say: they trained by one, without samplers.
+// The values of checkpoints of earlier versions: they trained in one process, without samplers.
 io::CheckpointValues earlier_order() {
   return {{kProcesses, std::int64_t{1}}, {kSampler, std::string(kNoSampler)}};
 }
@@ -97,7 +97,7 @@ std::string sampler_of(const data::BatchOrder& order) {
   return order.sampler != nullptr ? order.sampler->description() : kNoSampler;
 }
 
-// What must be the same for a position to mean the same batch.
+// The settings that must be the same for a position to mean the same batch.
 io::CheckpointValues order_of(const TrainingState& state) {
   const data::BatchOrder& order = state.loader.order();
   const distributed::ProcessGroup* group = state.step.options().processes;
@@ -140,7 +140,8 @@ void check_order(const TrainingState& state, const io::Checkpoint& checkpoint) {
   }
 }
 
-// Whatever may be wrong with it is seen before the random stream, which takes anything.
+// Everything that may be wrong is checked before the random stream is set, since that accepts
+// anything.
 void restore_all_but_network(const TrainingState& state, const io::Checkpoint& checkpoint) {
   const RandomPosition random = checkpoint.random_position(kGenerator);
   restore_scaler(state.step.scaler(), checkpoint);
@@ -169,12 +170,12 @@ io::Checkpoint capture(const TrainingState& state, std::int64_t step) {
 void restore(const TrainingState& state, const io::Checkpoint& checkpoint) {
   check_order(state, checkpoint);
   check_kind(state.step.optimizer(), checkpoint);
-  // Its tensors are no copies, and need not be: those of the optimizer are replaced, not written
-  // to.
+  // The tensors of this checkpoint are not copies. They need not be: the optimizer's tensors are
+  // replaced, not overwritten.
   const io::Checkpoint before = capture(state, 0);
   try {
     restore_all_but_network(state, checkpoint);
-    // Last, since this alone could not be taken back; it checks everything before it begins.
+    // Last, since this alone could not be undone; it checks everything before it begins.
     state.step.net().load_state(checkpoint.tensors(kModelGroup));
   } catch (...) {
     restore_all_but_network(state, before);
@@ -186,7 +187,7 @@ std::vector<NamedTensor> read_weights(const std::string& path) {
   namespace fs = std::filesystem;
   std::error_code ignored;
   const bool is_folder = fs::is_directory(path, ignored);
-  // A file first: beside it may lie checkpoints whose prefix is its name.
+  // A file comes first, since checkpoints with its name as their prefix may lie beside it.
   if (!is_folder && (fs::exists(path, ignored) || io::list_checkpoints(path).empty())) {
     return io::read_safetensors(path).tensors;
   }

@@ -1,4 +1,4 @@
-// What of a training a checkpoint holds, and how it comes back.
+// The contents of a training checkpoint, and how they are restored.
 #pragma once
 
 #include <cstdint>
@@ -11,28 +11,29 @@
 
 namespace mezzo::train {
 
-// The group of tensors in a checkpoint that is the network's state().
+// The group of tensors in a checkpoint that holds the network's state().
 inline constexpr const char* kModelGroup = "model";
 
-// Everything that a step depends on, besides default_generator().
+// Everything that a step depends on, except default_generator().
 struct TrainingState {
   amp::TrainOneStepWithLossScale& step;  // with its network, optimizer and scaler
   data::BatchSource& loader;
 };
 
-// Parameters, buffers, the optimizer's state and counters, the scaler with its counters, the place
-// in the data and in the random stream. Values of the caller's own go into `values` of the result.
+// Captures parameters, buffers, the optimizer's state and counters, the scaler with its counters,
+// and the positions in the data and in the random stream. The caller may add to `values` of the
+// result.
 io::Checkpoint capture(const TrainingState& state, std::int64_t step);
 
-// Puts all of that back: what follows is bit for bit what would have followed. Throws FileError if
-// the checkpoint is that of another program, ArgumentError if it does not fit the network, the
-// optimizer (its kind and its number of parameters), or the loader: its images, batch size, order
-// and seed. What this throws leaves everything as it was.
+// Restores all of that: the training continues bit for bit as it would have. Throws FileError if
+// the checkpoint belongs to another program. Throws ArgumentError if it does not match the network,
+// the optimizer (its kind and its number of parameters), or the loader (its images, batch size,
+// order and seed). If it throws, everything stays as it was.
 void restore(const TrainingState& state, const io::Checkpoint& checkpoint);
 
 // The parameters and buffers in a safetensors file, in a checkpoint, or in the newest sound
-// checkpoint of a folder: of a checkpoint those that were evaluated, which are averages if the
-// training had an ExponentialMovingAverage. Throws FileError if none of them is at `path`.
+// checkpoint of a folder. From a checkpoint it takes those that were evaluated: averages if the
+// training had an ExponentialMovingAverage. Throws FileError if `path` is none of these.
 std::vector<NamedTensor> read_weights(const std::string& path);
 
 }  // namespace mezzo::train

@@ -23,7 +23,7 @@ constexpr const char* kKeepF32 = "--keep-f32";
 constexpr const char* kLower = "--lower";
 constexpr const char* kCutmix = "--cutmix";
 
-// What checkpoints of versions that did not have an option were written with.
+// The values of options with which checkpoints of versions without these options were written.
 const std::map<std::string, std::string>& in_earlier_versions() {
   static const std::map<std::string, std::string> values{
       {kSyncBatchNorm, "off"}, {kMixup, "0"},     {kCutmix, "0"},        {"--optimizer", "sgd"},
@@ -33,7 +33,7 @@ const std::map<std::string, std::string>& in_earlier_versions() {
   return values;
 }
 
-// Sorted, each once: the order of such lists means nothing.
+// The list sorted and without duplicates, since the order of such lists is irrelevant.
 std::string text_of(std::vector<std::string> names) {
   std::ranges::sort(names);
   names.erase(std::unique(names.begin(), names.end()), names.end());
@@ -50,13 +50,13 @@ std::string text_of(const std::vector<RateOf>& rates) {
 }
 
 std::string text_of(const LossOptions& loss) {
-  if (loss.balances_classes) return "balanced";  // in numbers once the data are known
+  if (loss.balances_classes) return "balanced";  // as numbers once the data are known
   std::string text;
   for (const double weight : loss.class_weights) text += concat(text.empty() ? "" : ",", weight);
   return text;
 }
 
-// Only what the optimizer reads: another one is refused by its name.
+// Only the options that the optimizer reads; another optimizer is refused by its name.
 void add_optimizer(Configuration& result, const OptimizerOptions& options) {
   result["--optimizer"] = name_of(options.kind);
   result["--lr"] = concat(options.lr);
@@ -81,7 +81,7 @@ void set_image_size(RunOptions& options, const Shape& image) {
 
 namespace {
 
-// Whoever asks a run for a warm-up means to have one.
+// A run with warm-up epochs should have a warm-up.
 ScheduleKind kind_of(const ScheduleOptions& options) {
   const bool climbs = options.kind == ScheduleKind::kSteps && options.warmup_epochs > 0;
   return climbs ? ScheduleKind::kWarmSteps : options.kind;
@@ -125,12 +125,12 @@ std::string text_of(const LossScaling& scaling) {
 
 LossScaling::Kind LossScaling::kind_for(const amp::Policy& policy) const {
   if (kind != Kind::kDefault) return kind;
-  // bf16 has f32's range: its gradients do not underflow, so there is nothing to scale.
+  // bf16 has f32's range: its gradients do not underflow, so scaling is not needed.
   return policy.dtype() == DType::kF16 ? Kind::kDynamic : Kind::kNone;
 }
 
 Configuration configuration_of(const RunOptions& options) {
-  // What is the default may be said, too.
+  // Naming the default explicitly counts as the same.
   const LossScaling scaling{options.loss_scale.kind_for(options.policy), options.loss_scale.scale};
   Configuration result{{"--model", options.model},
                        {"--data", io::escape_invalid_utf8(options.data)},
@@ -164,7 +164,7 @@ Configuration configuration_of(const RunOptions& options) {
   result["--monitor"] = of_plateau(metric_name(options.watch.monitor));
   result["--ema"] = options.watch.ema.has_value() ? concat(*options.watch.ema) : "";
   result["--ema-warmup"] = options.watch.ema_warmup ? "on" : "off";
-  // The only level at which graph mode may round in other places.
+  // Only at this level may graph mode round in other places.
   const bool is_painted = options.graph && options.policy.level == amp::Level::kAuto;
   result["--graph at --amp auto"] = is_painted ? "on" : "off";
   result[kSyncBatchNorm] = options.sync_batchnorm && options.process_count() > 1 ? "on" : "off";
@@ -181,7 +181,7 @@ namespace {
 std::string in_one_spelling(const std::string& data) {
   const std::size_t colon = data.find(':');
   if (colon == std::string::npos) return data;
-  // With a part behind it that goes away again, a folder ends in one slash.
+  // Appending a component that normalisation removes makes every folder end in one slash.
   const auto folder = std::filesystem::path(data.substr(colon + 1)) / ".";
   return data.substr(0, colon + 1) + folder.lexically_normal().string();
 }
@@ -195,7 +195,7 @@ std::string begun_with(const io::Checkpoint& checkpoint, const std::string& name
              : checkpoint.value<std::string>(kConfiguration, name);
 }
 
-// Earlier versions wrote names in the order that they were given in, and a comma after the last.
+// Earlier versions wrote names in the given order, with a comma after the last.
 std::string as_list(const std::string& text) {
   std::vector<std::string> names;
   std::istringstream all(text);
@@ -228,7 +228,7 @@ void check_option(const io::Checkpoint& checkpoint, const std::string& name,
 }  // namespace
 
 void check_configuration(const io::Checkpoint& checkpoint, const Configuration& now) {
-  // First: a run with another optimizer has not all of this one's settings.
+  // Checked first, since a run with another optimizer does not have all of this one's settings.
   const auto optimizer = now.find("--optimizer");
   if (optimizer != now.end()) check_option(checkpoint, optimizer->first, optimizer->second);
   for (const auto& [name, value] : now) check_option(checkpoint, name, value);

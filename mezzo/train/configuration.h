@@ -1,4 +1,4 @@
-// What the options of a run must be, what follows from them, and what a checkpoint keeps of them.
+// Checks the options of a run, derives settings from them, and stores them in checkpoints.
 #pragma once
 
 #include <cstdint>
@@ -14,31 +14,31 @@ namespace mezzo::train {
 struct LossScaling;
 struct RunOptions;
 
-// More epochs than these could not be counted in steps.
+// With more epochs than this, steps could overflow their counter.
 inline constexpr std::int64_t kMostEpochs = 1'000'000'000;
 
-// Throws ArgumentError naming the first option that cannot work, whatever model and data are.
+// Throws ArgumentError naming the first option that is invalid for every model and data set.
 void check_options(const RunOptions& options);
 
-// Names the size of the images that a run has, [c, h, w], where it was left to the data. Of images
-// that are not square it stays theirs.
+// Fills in the run's image size from the images, [c, h, w], where it was left to the data. For
+// images that are not square, the size stays unset.
 void set_image_size(RunOptions& options, const Shape& image);
 
-// The learning rates of a run with so many steps.
+// The learning rates of a run with that many steps.
 Schedule schedule_of(const RunOptions& options, std::int64_t steps_per_epoch,
                      std::int64_t total_steps);
 
-// As the option names it; empty by default.
+// The scaling as the option spells it; empty by default.
 std::string text_of(const LossScaling& scaling);
 
-// What the options of a run were, by name.
+// The options of a run, by name.
 using Configuration = std::map<std::string, std::string>;
 
-// What must not change when a run goes on. Steps and epochs may: a run can be made longer.
+// The options that must not change when a run resumes. Steps and epochs may, to make a run longer.
 Configuration configuration_of(const RunOptions& options);
 
-// Throws ArgumentError naming the first option that was another one when the checkpoint was
-// written: the run that goes on would not be the run that was begun.
+// Throws ArgumentError naming the first option that was different when the checkpoint was written:
+// the resumed run would not continue the original one.
 void check_configuration(const io::Checkpoint& checkpoint, const Configuration& now);
 void add_configuration(io::Checkpoint& checkpoint, const Configuration& configuration);
 

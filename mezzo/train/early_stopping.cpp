@@ -38,7 +38,7 @@ void EarlyStopping::on_train_begin(FitState& state) {
   if (has_stopped()) state.stop = true;
 }
 
-// A NaN never is.
+// A NaN is never better.
 bool EarlyStopping::is_better(double value) const {
   if (std::isnan(value)) return false;
   if (!memory_.best.has_value()) return true;

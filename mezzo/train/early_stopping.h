@@ -1,4 +1,4 @@
-// EarlyStopping: ends Model::fit() when a metric does not get better any more.
+// EarlyStopping: ends Model::fit() when a metric no longer improves.
 #pragma once
 
 #include <cstdint>
@@ -13,8 +13,8 @@
 namespace mezzo::train {
 
 // Ends the training after `patience` epochs in a row whose metric is not better than the best one
-// before them, as Keras and Lightning do. Epochs that FitOptions::steps cuts short do not count; a
-// training that goes on from there evaluates them again.
+// before, as Keras and Lightning do. Epochs that FitOptions::steps cuts short do not count; a
+// training that resumes there evaluates them again.
 //
 //   train::EarlyStopping stopping({.monitor = "accuracy", .patience = 5, .restore_best = true});
 //   model.fit(100, loader, {.callbacks = {&stopping}, .validation = &test});
@@ -23,13 +23,13 @@ class EarlyStopping final : public Callback {
   struct Options {
     std::string monitor = "loss";  // a metric of the validation
     std::int64_t patience = 10;    // epochs, at least 1
-    double min_delta = 0;          // what is better by no more than this is not better
-    // Whether lower is better, if not what Metric::prefers_low() says.
+    double min_delta = 0;          // an improvement must be larger than this
+    // Whether lower is better. If unset, Metric::prefers_low() decides.
     std::optional<bool> prefers_low{};
-    std::int64_t start_from_epoch = 1;  // epochs before this one, counted from 1, do not count
-    // When the training has ended, by whatever, the network gets the weights of the best epoch:
-    // those that were evaluated, so averages where these were. The last checkpoint, from which a
-    // training may go on, has been written by then.
+    std::int64_t start_from_epoch = 1;  // earlier epochs, counted from 1, do not count
+    // When the training ends for any reason, give the network the weights of the best epoch: those
+    // that were evaluated, so averages if there are any. The last checkpoint, from which a training
+    // may resume, has been written by then.
     bool restore_best = false;
   };
   // Throws ArgumentError unless patience and start_from_epoch are at least 1 and min_delta is
@@ -37,9 +37,10 @@ class EarlyStopping final : public Callback {
   explicit EarlyStopping(Options options);
   EarlyStopping() : EarlyStopping(Options{}) {}
 
-  // Throws ArgumentError without a validation, and if there is no such metric.
+  // Throws ArgumentError if there is no validation or no such metric.
   void check(FitState& state) override;
-  // Begins anew, unless the training goes on from a checkpoint; one that was over ends at once.
+  // Starts anew, unless the training resumes from a checkpoint. A training that was already stopped
+  // ends at once.
   void on_train_begin(FitState& state) override;
   void on_epoch_end(FitState& state) override;
   void after_train(FitState& state) override;
@@ -47,7 +48,7 @@ class EarlyStopping final : public Callback {
   void load(const io::Checkpoint& checkpoint) override;
 
   bool has_stopped() const { return memory_.waited >= options_.patience; }
-  // The best value so far and its epoch, from 1; none before the first that counts.
+  // The best value so far and its epoch, from 1; empty before the first epoch that counts.
   std::optional<double> best() const { return memory_.best; }
   std::int64_t best_epoch() const { return memory_.best_epoch; }
   const std::string& monitor() const { return monitored_.name; }
@@ -57,7 +58,7 @@ class EarlyStopping final : public Callback {
     std::optional<double> best{};
     std::int64_t best_epoch = 0;
     std::int64_t waited = 0;             // epochs since then
-    std::vector<NamedTensor> weights{};  // of then, with restore_best
+    std::vector<NamedTensor> weights{};  // of the best epoch, with restore_best
   };
 
   bool is_better(double value) const;

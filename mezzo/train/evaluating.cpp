@@ -14,8 +14,8 @@ Evaluating::Evaluating(const std::vector<Callback*>& callbacks, FitState& state)
   }
 }
 
-// What one throws must not keep others from putting back what they have changed, nor hide what the
-// evaluation has thrown.
+// If one callback throws, the others must still undo their changes, and the exception of the
+// evaluation must not be hidden.
 void Evaluating::end() noexcept {
   for (auto callback = begun_.rbegin(); callback != begun_.rend(); ++callback) {
     try {

@@ -1,4 +1,4 @@
-// What surrounds the evaluations of Model::fit().
+// Brackets the evaluations of Model::fit() with the hooks of callbacks.
 #pragma once
 
 #include <vector>
@@ -7,8 +7,8 @@
 
 namespace mezzo::train {
 
-// Tells callbacks of an evaluation's begin, and in reverse order of its end: those alone that have
-// seen it begin.
+// Tells callbacks of an evaluation's beginning, and in reverse order of its end. Only those that
+// were told of the beginning are told of the end.
 class Evaluating {
  public:
   Evaluating(const std::vector<Callback*>& callbacks, FitState& state);

@@ -23,8 +23,7 @@ nn::LoadReport load_all_but(const std::string& head, nn::Module& net,
   }
 }
 
-// What is frozen keeps the values that it begins with, and those that are drawn at random are good
-// for nothing.
+// Frozen parameters keep their initial values, so random ones would be useless.
 void check_frozen(nn::Module& net, const nn::LoadReport& report, const FineTuning& options) {
   std::unordered_set<std::string_view> taken(report.taken.begin(), report.taken.end());
   std::unordered_set<const TensorImpl*> filled;  // by whichever of its names
@@ -78,8 +77,8 @@ void check_class_weights(const LossOptions& loss, const data::Dataset& images, c
   if (weights.empty()) return;
   for (std::int64_t i = 0; i < images.size(); ++i) {
     const auto label = static_cast<std::size_t>(images.label(i));
-    if (label >= weights.size()) return;  // the loader says what is wrong with it
-    // As the loss has it, in f32, where a very small weight is 0.
+    if (label >= weights.size()) return;  // the loader reports what is wrong with it
+    // In f32 as in the loss, where a very small weight is 0.
     if (static_cast<float>(weights[label]) > 0) return;
   }
   fail<ArgumentError>("--class-weights", "no ", split,
@@ -92,8 +91,8 @@ Tensor class_weights_of(const LossOptions& loss, Device device) {
   const Tensor weights = empty({std::ssize(loss.class_weights)}, DType::kF32);
   auto* const values = weights.mutable_data<float>();
   for (std::size_t i = 0; i < loss.class_weights.size(); ++i) {
-    // f32: the loss, which they multiply, is computed in it; in bf16, two classes whose frequencies
-    // differ by less than 0.4 % would get the same weight.
+    // f32, like the loss that they multiply. In bf16, two classes whose frequencies differ by less
+    // than 0.4 % would get the same weight.
     values[i] = static_cast<float>(loss.class_weights[i]);
   }
   return weights.to(device);

@@ -1,4 +1,4 @@
-// What one call of Model::fit() works on, and the parts that it consists of.
+// The state of one call of Model::fit(), and the functions that it is made of.
 #pragma once
 
 #include <cstdint>
@@ -10,8 +10,8 @@
 
 namespace mezzo::train {
 
-// Batch norms that would have one value per channel in some batch, of which no variance can be
-// taken.
+// Batch norms that would see a single value per channel in some batch, of which no variance can be
+// computed.
 struct SingleValues {
   std::string batch;   // which it is
   std::string advice;  // what to do
@@ -19,11 +19,11 @@ struct SingleValues {
 };
 
 struct Fit {
-  // Throws ArgumentError for options that no training can have.
+  // Throws ArgumentError for invalid options.
   Fit(Model& model, data::BatchSource& loader, const FitOptions& options);
 
   distributed::ProcessGroup* processes() const { return model.train_step().options().processes; }
-  // After the last batch of an epoch whose end is still to come; a checkpoint may be of there.
+  // True after the last batch of an epoch that has not ended yet. A checkpoint may be taken there.
   bool is_at_end() const { return loader.position().step == state.steps_per_epoch; }
   bool has_work() const { return state.step < state.total_steps || is_at_end(); }
   void each(void (Callback::*hook)(FitState&)) {
@@ -34,41 +34,41 @@ struct Fit {
   data::BatchSource& loader;
   const FitOptions& options;
   FitState state;
-  std::int64_t epochs_done = 0;  // to their end
-  // Found before the training has begun, when callbacks may still set norms to eval().
+  std::int64_t epochs_done = 0;  // completed epochs
+  // Found before the training begins, when callbacks may still set norms to eval().
   std::vector<SingleValues> single_values{};
   bool norms_are_checked = false;
 };
 
-// fit_loop.cpp: trains, from where the loader stands or the checkpoint says, to the end.
+// fit_loop.cpp: trains to the end, from the position of the loader or of the checkpoint.
 FitResult run_fit(Fit& fit, std::int64_t epochs);
 
-// fit_checkpoint.cpp: everything that is needed to go on from here.
+// fit_checkpoint.cpp: captures everything needed to resume from here.
 io::Checkpoint capture_fit(const Fit& fit);
-// Goes on from a checkpoint. False if that is not wanted, or there is none. What this throws leaves
-// everything as it was.
+// Resumes from a checkpoint. Returns false if that is not requested or there is none. If it throws,
+// everything stays as it was.
 bool resume_fit(Fit& fit);
 
-// model_check.cpp: throws ArgumentError for a batch that holds other than what the network reads
-// and what the loss compares its output to: the rest would be left unused without a word.
+// model_check.cpp: throws ArgumentError for a batch that holds more than the network's input and
+// the loss's target: the rest would silently be ignored.
 void check_batch(const data::Batch& batch);
 
-// fit_check.cpp: throws what would come up at the end of the first epoch, if not later, and changes
-// nothing. Behind resume_fit(), when it is known how long the training is.
+// fit_check.cpp: throws what would otherwise fail at the end of the first epoch or later, and
+// changes nothing. Called after resume_fit(), when the length of the training is known.
 void check_fit(Fit& fit);
-// After on_train_begin(): what callbacks find now.
+// Called after on_train_begin(): checks the state that callbacks see then.
 void check_begun(Fit& fit);
-// At the begin of the first epoch, when it is known which norms are trained: throws for those of
-// fit.single_values.
+// Called at the beginning of the first epoch, when it is known which norms are trained: throws for
+// those of fit.single_values.
 void check_norms(Fit& fit);
 
-// fit_together.cpp: throws, in all processes that train together, what would end with processes
-// that wait for each other, or that all do the same.
+// fit_together.cpp: throws, in all processes that train together, for settings that would make
+// processes wait for each other forever or all do the same work.
 void check_together(const Fit& fit);
 
-// While it exists, each process takes random numbers of a stream of its own: dropout that leaves
-// out the same in all of them would be one example's worth of it. Process 0, which writes
-// checkpoints, stays with the stream of one that trains alone.
+// While it exists, each process draws random numbers from its own stream. If dropout left out the
+// same elements in all of them, that would amount to one example's worth of randomness. Process 0,
+// which writes checkpoints, keeps the stream of a single process.
 class OwnRandomStream {
  public:
   explicit OwnRandomStream(const distributed::ProcessGroup* processes);
@@ -77,7 +77,7 @@ class OwnRandomStream {
   OwnRandomStream& operator=(const OwnRandomStream&) = delete;
 
  private:
-  std::uint64_t distance_;  // of its seed from that of the one that trains alone
+  std::uint64_t distance_;  // between its seed and that of a single process
 };
 
 }  // namespace mezzo::train

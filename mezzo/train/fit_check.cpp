@@ -1,4 +1,4 @@
-// What fit() looks for before the first step, since it would come up hours later.
+// Checks that fit() makes before the first step, since the problems would only show hours later.
 #include <exception>
 #include <memory>
 #include <string>
@@ -20,9 +20,9 @@ std::string in_examples(std::int64_t count) {
   return concat(count, count == 1 ? " example" : " examples");
 }
 
-// Finds the batch norms that would have one value per channel in training, of which no variance can
-// be taken, trained or not. They are told from the inside of an inference, which moves no running
-// statistics.
+// Finds the batch norms, trained or not, that would have a single value per channel in training, of
+// which no variance can be computed. It observes a forward pass in inference mode, which does not
+// change running statistics.
 class FindSingleValues final : public nn::ForwardHook {
  public:
   Tensor around(nn::Module& module, const Tensor& x, const Forward& forward) override {
@@ -60,12 +60,12 @@ class OnNorms {
   std::vector<nn::Module*> norms_;
 };
 
-// The smallest part that a step makes of a batch of so many examples.
+// The size of the smallest part that a step makes of a batch of that many examples.
 std::int64_t smallest_part(const Fit& fit, std::int64_t examples) {
   return examples / fit.model.train_step().options().micro_batches;
 }
 
-// `a batch`, or what part of it.
+// `a batch`, or the part of it.
 std::string part_of(const Fit& fit, std::int64_t examples, const std::string& batch) {
   const std::int64_t parts = fit.model.train_step().options().micro_batches;
   if (parts == 1) return batch;
@@ -81,7 +81,7 @@ data::Batch batch_of_step(Fit& fit, std::int64_t step) {
   return batch;
 }
 
-// The smallest part of a batch, through network and loss.
+// Runs the smallest part of a batch through network and loss.
 void try_part(Fit& fit, const data::Batch& batch, std::int64_t examples) {
   const std::int64_t part = smallest_part(fit, examples);
   const Device device = fit.model.net().device();
@@ -89,8 +89,8 @@ void try_part(Fit& fit, const data::Batch& batch, std::int64_t examples) {
                                      slice(batch.labels.to(device), 0, 0, part));
 }
 
-// A network may have outputs in training alone that the loss is for: then a batch of any size
-// fails, and the first step shows what is wrong, if anything is.
+// A loss may need outputs that a network only has in training. Then a batch of any size fails here,
+// and the first step shows whether something is really wrong.
 bool takes_full_batch(Fit& fit) {
   try {
     try_part(fit, batch_of_step(fit, 0), fit.loader.order().batch_size);
@@ -115,7 +115,8 @@ void try_last_batch(Fit& fit, std::int64_t examples, const std::string& what) {
   fit.single_values.push_back({what, "Use drop_remainder, or another batch size", single->found()});
 }
 
-// The first step tries the first batch, but does not say what micro-batches have to do with a norm.
+// The first step tries the first batch, but its error would not mention micro-batches and batch
+// norm.
 void look_at_full_batch(Fit& fit) {
   const std::int64_t examples = fit.loader.order().batch_size;
   const bool is_full = fit.state.steps_per_epoch > 1 || fit.loader.last_batch_size() == examples;
@@ -154,7 +155,7 @@ void check_last_batch(Fit& fit) {
   try_last_batch(fit, examples, part_of(fit, examples, batch));
 }
 
-// What is wrong in one process alone must not leave the others waiting.
+// An error in one process alone must not leave the others waiting.
 template <class Function>
 void in_all(Fit& fit, const Function& check) {
   distributed::ProcessGroup* const processes = fit.processes();

@@ -1,4 +1,4 @@
-// What of a call of fit() a checkpoint holds, and how it comes back.
+// The checkpoint of a call of fit(), and how it is restored.
 #include <exception>
 #include <map>
 #include <optional>
@@ -36,7 +36,8 @@ std::optional<io::Checkpoint> saved_by(const Callback& callback) {
   }
 }
 
-// One that refuses what it has saved must not hide what was wrong, nor keep others from theirs.
+// A callback that refuses what it has saved must not hide the original error, nor keep others from
+// restoring theirs.
 void take_back(Callback& callback, const std::optional<io::Checkpoint>& before) {
   try {
     if (before.has_value()) callback.load(*before);
@@ -44,7 +45,7 @@ void take_back(Callback& callback, const std::optional<io::Checkpoint>& before) 
   }
 }
 
-// What this throws leaves everything as it was.
+// If this throws, everything stays as it was.
 void restore_all(Fit& fit, const io::Checkpoint& checkpoint) {
   std::vector<std::optional<io::Checkpoint>>
       before;  // what each callback remembers, of those that have begun

@@ -1,4 +1,4 @@
-// The loop of fit(): epochs, their steps and evaluations.
+// The loop of fit(): epochs, with their steps and evaluations.
 #include <algorithm>
 #include <chrono>
 #include <limits>
@@ -13,7 +13,7 @@
 namespace mezzo::train {
 namespace {
 
-// All of them now, not each when its step is there, which may be in a week.
+// Checks all rates now, not each when its step comes, which may be in a week.
 void check_rates(const FitOptions& options) {
   for (std::size_t i = 0; i < options.lr.size(); ++i) {
     check_arg(optim::is_rate(options.lr[i]), "Model", "the learning rate of step ", i + 1, " is ",
@@ -21,7 +21,8 @@ void check_rates(const FitOptions& options) {
   }
 }
 
-// Where the training ends, by epochs or by steps. As many epochs as can be named are legal.
+// The step at which the training ends, by epochs or by steps. Any representable number of epochs is
+// valid.
 std::int64_t last_step(const Fit& fit, std::int64_t epochs, std::int64_t in_epoch) {
   const std::int64_t per_epoch = fit.state.steps_per_epoch;
   const std::int64_t countable = (std::numeric_limits<std::int64_t>::max() - fit.state.step) /
@@ -30,21 +31,21 @@ std::int64_t last_step(const Fit& fit, std::int64_t epochs, std::int64_t in_epoc
   return std::min(fit.options.steps, fit.state.step + left * per_epoch - in_epoch);
 }
 
-// Behind every hook that may have asked for it: one that stopped alone would keep the others
-// waiting.
+// Called after every hook that may have set `stop`: a process that stopped alone would keep the
+// others waiting.
 void agree_to_stop(Fit& fit) {
   if (fit.processes() != nullptr) {
     fit.state.stop = distributed::any(*fit.processes(), fit.state.stop);
   }
 }
 
-// After an epoch's last batch the loader wants to be asked once more; then it stands at the next.
+// After an epoch's last batch, the loader must be called once more to move to the next epoch.
 void go_to_next_epoch(Fit& fit) {
   data::Batch none;
   if (fit.is_at_end()) fit.loader.next(none);
 }
 
-// What is wrong already is not to be hidden by what goes wrong then.
+// Keeps the original error if the hook fails, too.
 void save_in_spite(Fit& fit, void (Callback::*hook)(FitState&)) {
   try {
     fit.each(hook);
@@ -63,7 +64,7 @@ void evaluate(Fit& fit) {
   }
 }
 
-// The steps until here may have taken a day: a loader that fails stands where it stood.
+// The steps so far may have taken a day, so a loader that fails keeps its position.
 bool ask_loader(Fit& fit, data::Batch& batch) {
   try {
     return fit.loader.next(batch);
@@ -118,7 +119,7 @@ void run_epoch(Fit& fit) {
   ++state.epoch;
   fit.each(&Callback::on_epoch_begin);
   agree_to_stop(fit);
-  // What is in it set to eval(), such as frozen batch norms, stays so.
+  // Layers in it that were set to eval(), such as frozen batch norms, stay so.
   if (!fit.model.net().is_training()) {
     fit.model.net().train();
     nn::eval_frozen_norms(fit.model.net());
@@ -127,7 +128,7 @@ void run_epoch(Fit& fit) {
   run_steps(fit);
   state.epoch_is_complete = fit.is_at_end();
   if (state.stop && !state.epoch_is_complete) return;
-  // Before the epoch is left: a checkpoint of here goes on with the evaluation.
+  // Before the epoch ends: a checkpoint taken here resumes with the evaluation.
   if (fit.options.validation != nullptr) evaluate(fit);
   go_to_next_epoch(fit);
   fit.epochs_done += state.epoch_is_complete ? 1 : 0;
@@ -137,7 +138,7 @@ void run_epoch(Fit& fit) {
   state.step_in_epoch = 0;
 }
 
-// Finds out where the training begins and ends, and whether it can come so far.
+// Determines where the training begins and ends, and checks whether it can reach the end.
 void begin(Fit& fit, std::int64_t epochs) {
   FitState& state = fit.state;
   const std::int64_t in_epoch = fit.loader.position().step;
@@ -153,7 +154,7 @@ void begin(Fit& fit, std::int64_t epochs) {
 
 FitResult result_of(const Fit& fit) {
   const FitState& state = fit.state;
-  // An epoch that a resumed run stands in has begun, if it was left to go on or not.
+  // The epoch of a resumed run's position has already begun, whether or not it is continued.
   const bool stands_within = state.epoch == fit.epochs_done && state.step_in_epoch > 0;
   return {.epochs = state.epoch + (stands_within ? 1 : 0),
           .steps = state.step,

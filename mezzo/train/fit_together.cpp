@@ -1,4 +1,4 @@
-// What processes that train together agree on before they begin.
+// The checks on which processes that train together agree before they begin.
 #include "mezzo/core/log.h"
 #include "mezzo/core/random.h"
 #include "mezzo/distributed/agreement.h"
@@ -8,7 +8,7 @@
 namespace mezzo::train {
 namespace {
 
-constexpr int kSeedBits = 40;  // seeds that people choose have fewer
+constexpr int kSeedBits = 40;  // seeds that people choose have fewer bits
 
 void move_stream(std::uint64_t distance) {
   RandomPosition position = default_generator().position();
@@ -20,7 +20,7 @@ void check_loaders(const Fit& fit, const auto& check) {
   const data::BatchOrder& order = fit.loader.order();
   check("the number of steps of an epoch", fit.state.steps_per_epoch);
   check("the batch size", order.batch_size);
-  if (order.shard.count != fit.processes()->size()) return;  // each may have a data set of its own
+  if (order.shard.count != fit.processes()->size()) return;  // each may have its own data set
   check("the number of examples", order.examples);
   check("shuffling (1) or not (0)", order.shuffle ? 1 : 0);
   const std::string sampler = order.sampler != nullptr ? order.sampler->description() : "";

@@ -16,7 +16,7 @@
 namespace mezzo::train {
 namespace {
 
-// Seconds of the fastest of several runs, the first of which prepares.
+// The time in seconds of the fastest of several runs; the first one is a warm-up.
 template <class Body>
 double fastest(Device device, Body&& body) {
   constexpr int kRuns = 6;
@@ -31,9 +31,9 @@ double fastest(Device device, Body&& body) {
   return best;
 }
 
-// A square of numbers in which all bits differ: multiplying constants takes less power, and a card,
-// whose clock falls when it takes much, is faster at it than at anything that a network computes.
-// Some rows, which the host draws, and these again and again.
+// A square matrix of random values. Multiplying constants takes less power, and a GPU, whose clock
+// falls under high power, would be faster at it than at anything that a network computes. The host
+// draws some rows, which are repeated.
 Tensor random_square(std::int64_t size, DType dtype, Device device) {
   constexpr std::int64_t kRows = 64;
   Generator generator(1);
@@ -42,7 +42,7 @@ Tensor random_square(std::int64_t size, DType dtype, Device device) {
   return reshape(square + rows, {size, size});
 }
 
-// So large that the products outweigh everything.
+// The matrices are large enough for the products to dominate.
 double product_rate(DType dtype, Device device) {
   const std::int64_t size = device.is_cpu() ? 1024 : 8192;
   const Tensor a = random_square(size, dtype, device);

@@ -1,4 +1,4 @@
-// The middle of measured times.
+// The median of measured times.
 #pragma once
 
 #include <algorithm>
@@ -7,7 +7,7 @@
 
 namespace mezzo::train {
 
-// The mean of the two middle values if there are two; 0 without values.
+// The median; the mean of the two middle values if their number is even, and 0 without values.
 inline double median(std::vector<double> values) {
   if (values.empty()) return 0;
   const auto middle = values.begin() + static_cast<std::ptrdiff_t>(values.size() / 2);

@@ -30,7 +30,7 @@ void check_counted(const std::string& name, double count) {
             ". Evaluate examples whose labels are not all ignored, nor of classes that weigh 0");
 }
 
-// Exact: a set has fewer than 2^53 examples.
+// Exact, since a set has fewer than 2^53 examples.
 std::int64_t sum_of(distributed::ProcessGroup& processes, std::int64_t count) {
   return static_cast<std::int64_t>(distributed::sum(processes, static_cast<double>(count)));
 }
@@ -99,7 +99,7 @@ void MeanLoss::update(const Tensor&, const Tensor&, const amp::BatchLoss& loss) 
   adds_up_ = loss.adds_up;
 }
 
-// One of them may have had no batch, and not know what the loss is.
+// A process may have had no batch, and not know what the loss is.
 void MeanLoss::add_up(distributed::ProcessGroup& processes) {
   sum_ = distributed::sum(processes, sum_);
   count_ = distributed::sum(processes, count_);
@@ -113,7 +113,7 @@ double MeanLoss::value() const {
 
 namespace {
 
-// The k of a name that is a number between `begin` and `end`.
+// The k in a name that is a number between `begin` and `end`.
 std::optional<std::int64_t> number_between(std::string_view name, std::string_view begin,
                                            std::string_view end) {
   const bool fits =
@@ -126,8 +126,8 @@ std::optional<std::int64_t> number_between(std::string_view name, std::string_vi
   return is_number && k >= 1 ? std::optional(k) : std::nullopt;
 }
 
-// Every name that accuracies among the top k have: MindSpore's `acc` and `top_5_accuracy`,
-// torchvision's `acc1` and `acc@5`, timm's `top5`.
+// Parses all names of top-k accuracies: MindSpore's `acc` and `top_5_accuracy`, torchvision's
+// `acc1` and `acc@5`, timm's `top5`.
 std::optional<std::int64_t> top_k_of(std::string_view name) {
   if (name == "accuracy" || name == "acc") return 1;
   constexpr std::string_view kForms[][2] = {
@@ -138,10 +138,10 @@ std::optional<std::int64_t> top_k_of(std::string_view name) {
   return std::nullopt;
 }
 
-// Null if there is none of that name.
+// Null if there is no metric of that name.
 std::unique_ptr<Metric> find_metric(std::string_view name,
                                     std::optional<std::int64_t> ignore_index = std::nullopt) {
-  // Keras and Lightning say so of which set it is; here all metrics are of the validation.
+  // Keras and Lightning mark metrics of the validation like this; here all metrics are.
   constexpr std::string_view kValidation = "val_";
   if (name.starts_with(kValidation)) name.remove_prefix(kValidation.size());
   if (name == "loss") return std::make_unique<MeanLoss>();

@@ -40,7 +40,7 @@ const Metric& Model::metric(const std::string& name) const {
   const auto find = [&](const std::string& wanted) {
     return std::ranges::find(metrics_, wanted, [](const auto& metric) { return metric->name(); });
   };
-  // One of the user's own may be called what is another name of ours.
+  // A user's metric may have a name that is an alias of a built-in one.
   auto found = find(name);
   if (found == metrics_.end()) found = find(metric_name(name));
   check_arg(found != metrics_.end(), "Model", "has no metric `", name,
@@ -57,16 +57,16 @@ FitResult Model::fit(std::int64_t epochs, data::BatchSource& loader, const FitOp
 
 std::map<std::string, double> Model::eval(data::BatchSource& loader) {
   const nn::Inference inference(net());
-  step_.release_memory();  // an evaluation in between is not to need memory besides
+  step_.release_memory();  // so that an evaluation in between needs no additional memory
   std::vector<Metric*> metrics;
   for (const auto& metric : metrics_) {
     metrics.push_back(metric.get());
     metric->reset();
   }
-  const data::KeepPosition place(loader);  // it may be the one that is trained on
+  const data::KeepPosition place(loader);  // the loader may be the one that is trained on
   loader.seek({});
   distributed::ProcessGroup* const processes = step_.options().processes;
-  // Running statistics are each process's own in training.
+  // In training, every process has its own running statistics.
   if (processes != nullptr) distributed::broadcast(*processes, net().named_buffers());
   std::exception_ptr failure;
   try {
@@ -75,7 +75,7 @@ std::map<std::string, double> Model::eval(data::BatchSource& loader) {
     if (processes == nullptr) throw;
     failure = std::current_exception();
   }
-  // The first saves what is trained, also where the evaluation of another one fails.
+  // The first process must save the training even if the evaluation of another one fails.
   if (processes != nullptr) distributed::fail_together(*processes, "Model", failure);
   const bool has_part = loader.order().shard.count > 1;
   for (const auto& metric : metrics_) {
@@ -90,7 +90,7 @@ void Model::evaluate_batch(const data::Batch& batch, std::span<Metric* const> me
   check_batch(batch);
   const Device device = net().device();
   Tensor output = amp::forward_for(loss_, net(), batch.images.to(device), step_.options().policy);
-  // As in training: a region in which this is called is for the network.
+  // As in training: an Autocast region around the call applies to the network only.
   const amp::NoAutocast outside;
   const amp::BatchLoss loss = loss_.of_batch(output, batch.labels.to(device));
   const bool is_read = std::ranges::any_of(metrics, &Metric::reads_output);

@@ -1,4 +1,4 @@
-// Model::check_eval(): as little of an evaluation as shows whether all of it can work.
+// Model::check_eval(): the least part of an evaluation that shows whether all of it can work.
 #include <algorithm>
 #include <exception>
 #include <utility>
@@ -13,7 +13,7 @@
 namespace mezzo::train {
 namespace {
 
-// Metrics to try batches with, in the place of those of a model.
+// Metrics to try batches with, in place of a model's own.
 class TriedMetrics {
  public:
   explicit TriedMetrics(std::span<const std::unique_ptr<Metric>> metrics) {
@@ -34,7 +34,7 @@ class TriedMetrics {
   std::span<Metric* const> all() const { return all_; }
 
  private:
-  std::vector<std::unique_ptr<Metric>> fresh_;  // null for those that are tried themselves
+  std::vector<std::unique_ptr<Metric>> fresh_;  // null for metrics that are tried themselves
   std::vector<Metric*> all_;
 };
 
@@ -42,7 +42,7 @@ bool all_have_counted(std::span<Metric* const> metrics) {
   return std::ranges::all_of(metrics, &Metric::has_counted);
 }
 
-// Throws what an evaluation of all batches would if nothing of them counts.
+// Throws what an evaluation of all batches would throw if nothing in them counts.
 void check_counted(std::span<Metric* const> metrics) {
   try {
     for (const Metric* metric : metrics) {
@@ -86,7 +86,7 @@ void Model::try_batches(data::BatchSource& loader, std::span<Metric* const> metr
   if (steps > 1 && loader.last_batch_size() < loader.order().batch_size) {
     try_step(--steps, "last");
   }
-  // Each batch may be one of which nothing counts.
+  // Nothing may count in a batch, so further ones are tried.
   for (std::int64_t step = 1; step < steps && !all_have_counted(metrics); ++step) {
     try_step(step, concat(step + 1, "."));
   }
@@ -100,7 +100,7 @@ void Model::check_eval(data::BatchSource& loader) {
   const bool has_part = processes != nullptr && shard.count > 1;
   std::exception_ptr failure;
   try {
-    // Of processes together, those without a batch add nothing to what the others have.
+    // If processes evaluate together, those without a batch add nothing to the others' sums.
     check_arg(loader.steps_per_epoch() > 0 || has_part, "Model",
               "the validation has no batch for shard ", shard.index, " of ", shard.count,
               ". Use fewer shards, or smaller batches");

@@ -15,7 +15,7 @@ namespace {
 constexpr const char* kOp = "ModelCheckpoint";
 constexpr const char* kBest = "best";
 
-// Of processes that train together, the first: all have the same parameters.
+// If processes train together, only the first writes, since all have the same parameters.
 bool writes(FitState& state) {
   const distributed::ProcessGroup* processes = state.model.train_step().options().processes;
   return processes == nullptr || processes->rank() == 0;
@@ -43,7 +43,7 @@ void ModelCheckpoint::check(FitState& state) {
   if (!writes(state)) return;
   const bool goes_on = !state.resumed_from.empty() || written_.has_value();
   if (!goes_on) check_unused();
-  // A training that is done has nothing to write.
+  // A finished training has nothing to write.
   if (state.step < state.total_steps) check_writable();
 }
 
@@ -55,7 +55,8 @@ void ModelCheckpoint::on_train_begin(FitState& state) {
   if (!state.resumed_from.empty()) recall_best();
 }
 
-// The first checkpoint may be hours away. Before, callbacks may have nothing to save yet.
+// Checked now, since the first checkpoint may be hours away. Earlier, callbacks may have nothing to
+// save yet.
 void ModelCheckpoint::after_train_begin(FitState& state) {
   if (state.step < state.total_steps && writes(state)) io::check_checkpoint(state.capture());
 }
@@ -65,7 +66,7 @@ void ModelCheckpoint::after_step(FitState& state) {
 }
 
 void ModelCheckpoint::after_epoch(FitState& state) {
-  // The best one first: a checkpoint that remembers it comes after it.
+  // The best one first, so that the following checkpoint remembers it.
   if (!config_.best.empty()) write_best(state);
   if (config_.every_steps == 0 && state.epoch_is_complete &&
       state.epoch % config_.every_epochs == 0) {
@@ -76,7 +77,7 @@ void ModelCheckpoint::after_epoch(FitState& state) {
 // The epoch's steps are done, and may have taken a day.
 void ModelCheckpoint::on_evaluation_failed(FitState& state) { write_last(state); }
 
-// Before the first step there is nothing to keep.
+// Before the first step there is nothing to save.
 void ModelCheckpoint::on_batch_failed(FitState& state) {
   if (state.step > 0) write_last(state);
 }
@@ -87,7 +88,8 @@ void ModelCheckpoint::write_last(FitState& state) {
   if (state.step != written_) write(state);
 }
 
-// What is there would be removed, the best one at once: a run that was to be resumed, most likely.
+// Existing checkpoints would be removed, the best one at once: most likely those of a run that
+// should be resumed.
 void ModelCheckpoint::check_unused() const {
   for (const std::string& folder : {config_.folder, best_folder()}) {
     check_arg(io::list_checkpoints(series(folder)).empty(), kOp, series(folder),
@@ -127,7 +129,7 @@ std::string ModelCheckpoint::series(const std::string& folder) const {
 
 std::string ModelCheckpoint::best_folder() const { return config_.folder + "/best"; }
 
-// A part of the training that kept no best one left one there, and does not remember it.
+// Finds a best checkpoint that an earlier part of the training left there but does not remember.
 void ModelCheckpoint::recall_best() {
   const std::vector<io::CheckpointInfo> kept = io::list_checkpoints(series(best_folder()));
   const auto sound = std::ranges::find(kept, "", &io::CheckpointInfo::problem);
@@ -136,7 +138,7 @@ void ModelCheckpoint::recall_best() {
   if (value.has_value()) best_ = value;
 }
 
-// Under the metric's own name, whatever name it was asked for by, once that is known.
+// Under the metric's proper name, once it is known, whichever alias was requested.
 void ModelCheckpoint::save(io::Checkpoint& checkpoint) const {
   if (!best_.has_value()) return;
   checkpoint.values[kBest][best_name_.empty() ? config_.best : best_name_] = *best_;

@@ -1,4 +1,4 @@
-// ModelCheckpoint: checkpoints while Model::fit() trains.
+// ModelCheckpoint: writes checkpoints during Model::fit().
 #pragma once
 
 #include <cstdint>
@@ -14,35 +14,35 @@ struct CheckpointConfig {
   std::string folder{};           // where they are written, as io/checkpoint.h says
   std::int64_t every_steps = 0;   // steps between them; 0: by epochs
   std::int64_t every_epochs = 1;  // epochs between them, without every_steps
-  std::int64_t keep = 3;          // the newest so many stay; 0: all
+  std::int64_t keep = 3;          // keep this many of the newest; 0: all
   // A metric of the validation, or empty. The checkpoint of the epoch that was best by it (the
-  // first such one, never with a NaN) is kept besides, alone in `FOLDER/best`.
+  // first one if equal, never a NaN) is also kept, alone in `FOLDER/best`.
   std::string best{};
-  // Before the names of checkpoints, `FOLDER/PREFIX-000007-step-450`: those of several networks in
-  // one folder. FitOptions::resume is `FOLDER/PREFIX` then, and the best one is
+  // Precedes the names of checkpoints, `FOLDER/PREFIX-000007-step-450`, so that several networks
+  // can share a folder. FitOptions::resume is then `FOLDER/PREFIX`, and the best one is in
   // `FOLDER/best/PREFIX`. Empty, or at most 64 letters, digits, `_`, `-` and `.`.
   std::string prefix{};
 };
 
-// Writes checkpoints of all that fit() needs to go on, also of the other callbacks, and one more
-// when the training ends. FitOptions::resume takes the same folder:
+// Writes checkpoints of everything that fit() needs to resume, including the other callbacks, and
+// one more when the training ends. FitOptions::resume takes the same folder:
 //
 //   train::ModelCheckpoint checkpoints({.folder = "run", .every_epochs = 5, .best = "accuracy"});
 //   model.fit(90, loader, {.callbacks = {&checkpoints}, .validation = &test, .resume = "run"});
 class ModelCheckpoint final : public Callback {
  public:
-  // Throws ArgumentError without a folder, for negative numbers and for other prefixes.
+  // Throws ArgumentError without a folder, for negative numbers and for invalid prefixes.
   explicit ModelCheckpoint(CheckpointConfig config);
 
-  // Throws ArgumentError if there is no such metric, or no validation, and if a training that does
-  // not go on from the folder finds another one's checkpoints there. Throws FileError if the folder
-  // cannot be written to. It is not made yet.
+  // Throws ArgumentError if there is no such metric or no validation, and if a training that does
+  // not resume from the folder finds another training's checkpoints there. Throws FileError if the
+  // folder is not writable. It does not create the folder yet.
   void check(FitState& state) override;
-  // Makes it.
+  // Creates the folder.
   void on_train_begin(FitState& state) override;
-  // Throws ArgumentError if a callback saves what no checkpoint can hold.
+  // Throws ArgumentError if a callback saves what a checkpoint cannot hold.
   void after_train_begin(FitState& state) override;
-  // These four throw FileError, see io::write_checkpoint().
+  // The next four throw FileError; see io::write_checkpoint().
   void after_step(FitState& state) override;
   void after_epoch(FitState& state) override;
   void on_evaluation_failed(FitState& state) override;
@@ -58,17 +58,17 @@ class ModelCheckpoint final : public Callback {
   void check_unused() const;
   void check_writable() const;
   void write(FitState& state);
-  void write_last(FitState& state);  // unless it is written
+  void write_last(FitState& state);  // unless it is already written
   void write_best(FitState& state);
   void recall_best();
   std::string best_folder() const;
-  std::string series(const std::string& folder) const;  // those of the prefix
-  // The best so far that a checkpoint remembers, by the metric of the options.
+  std::string series(const std::string& folder) const;  // with the prefix
+  // The best value that a checkpoint remembers for the metric of the options.
   std::optional<double> best_in(const io::Checkpoint& checkpoint) const;
 
   CheckpointConfig config_;
-  std::optional<std::int64_t> written_{};  // the step of the last one; none before a training
-  std::string best_name_{};  // what the metric calls itself, once a training has begun
+  std::optional<std::int64_t> written_{};  // the step of the last one; unset before a training
+  std::string best_name_{};                // the metric's proper name, once a training has begun
   std::optional<double> best_{};
 };
 

@@ -1,4 +1,4 @@
-// A metric of the validation that a callback acts by.
+// A metric of the validation to which a callback reacts.
 #pragma once
 
 #include <optional>
@@ -9,14 +9,14 @@
 namespace mezzo::train {
 
 struct Monitored {
-  std::string name{};                 // as ModelOptions::metrics may name it
-  std::optional<bool> prefers_low{};  // the metric's own answer if nothing is said
+  std::string name{};                 // any name that ModelOptions::metrics accepts
+  std::optional<bool> prefers_low{};  // if unset, the metric decides
 
-  // Throws ArgumentError, that begins with `op`, if there is no validation, or no such metric.
+  // Throws ArgumentError beginning with `op` if there is no validation or no such metric.
   void check(const FitState& state, const char* op) const;
-  // Settles both by the model's metric. Throws like check().
+  // Fills in both fields from the model's metric. Throws like check().
   void settle(const FitState& state, const char* op);
-  // Of the last evaluation.
+  // The value in the last evaluation.
   double value(const FitState& state) const { return state.metrics.at(name); }
 };
 

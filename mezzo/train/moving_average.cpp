@@ -36,7 +36,7 @@ void ExponentialMovingAverage::on_train_begin(FitState& state) {
   state.evaluated_weights = [this] { return average_->state(); };
 }
 
-// What a skipped step leaves as it was is no news.
+// A skipped step does not change the weights.
 void ExponentialMovingAverage::on_step_end(FitState& state) {
   if (!state.result.skipped) average_->update();
 }

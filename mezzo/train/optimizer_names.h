@@ -1,4 +1,4 @@
-// What the optimizers of a run are called in options and messages.
+// The names of a run's optimizers in options and messages.
 #pragma once
 
 #include <optional>

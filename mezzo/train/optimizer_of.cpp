@@ -11,7 +11,7 @@ namespace {
 
 using Groups = std::vector<std::vector<Tensor>>;
 
-// Which group each parameter belongs to, 0 if no pattern names it.
+// The group of each parameter, 0 if no pattern names it.
 Groups groups_of(nn::Module& net, const std::vector<RateOf>& rates) {
   std::unordered_map<const TensorImpl*, std::size_t> group;
   for (std::size_t i = 0; i < rates.size(); ++i) {

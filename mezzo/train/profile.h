@@ -1,4 +1,4 @@
-// Where the time of a training step goes: by phase, operation, dtype and kernel.
+// Profiles a training step: its time by phase, operation, dtype and kernel.
 #pragma once
 
 #include <cstdint>
@@ -10,12 +10,12 @@
 
 namespace mezzo::train {
 
-// What this machine reaches where nothing else is in the way: the two sides of a roofline.
+// The peak rates that this machine reaches: the two sides of a roofline.
 struct MachineRates {
-  double flops_f32 = 0;   // per second, of a product of large matrices
-  double flops_bf16 = 0;  // the same in bf16
-  double bytes = 0;       // per second, read and written, of a copy larger than most caches
-  double flops_f16 = 0;   // as flops_bf16; 0 for that of f32, in which CPUs compute f16
+  double flops_f32 = 0;   // per second, in a product of large matrices
+  double flops_bf16 = 0;  // in bf16
+  double bytes = 0;       // per second, read and written, in a copy larger than most caches
+  double flops_f16 = 0;   // in f16; 0 for that of f32, in which CPUs compute f16
   Device device{};
 
   double flops(DType dtype) const {
@@ -24,10 +24,10 @@ struct MachineRates {
   }
 };
 
-// Measures them: on the CPU with as many threads as kernels use, which takes about a second.
+// Measures the rates; on the CPU with as many threads as kernels use. Takes about a second.
 MachineRates measure_machine_rates(Device device);
 
-// The runs of one kernel for one operation and dtype in one phase; numbers are sums.
+// The runs of one kernel for one operation and dtype in one phase; all values are sums.
 struct ProfileRow {
   amp::StepPhase phase = amp::StepPhase::kForward;
   std::string op{};
@@ -38,28 +38,28 @@ struct ProfileRow {
   double flops = 0;
   double bytes = 0;
 
-  // The part of the time that the machine would need for as many operations and bytes at full
-  // rates, whichever takes longer. More than 1 where data come from the caches.
+  // The fraction of the time that the machine would need for the same operations and bytes at full
+  // rates, whichever takes longer. It exceeds 1 if data come from the caches.
   double roofline(const MachineRates& rates) const;
 };
 
-// Collects what the kernels of this thread do while a ListenToKernels has it as its listener.
+// Collects the work of this thread's kernels while a ListenToKernels uses it as its listener.
 class Profile final : public KernelListener {
  public:
-  // What follows belongs to that phase.
+  // Assigns what follows to that phase.
   void begin(amp::StepPhase phase) { phase_ = phase; }
   void on_run(const KernelWork& work, double ms) override;
   // Forgets everything.
   void reset() { rows_.clear(); }
 
-  // By phase, and the longest first.
+  // Rows by phase, and within it the longest first.
   std::vector<ProfileRow> rows() const;
 
  private:
   ProfileRow& row_of(const KernelWork& work);
 
   amp::StepPhase phase_ = amp::StepPhase::kForward;
-  std::vector<ProfileRow> rows_;  // in the order of their first run; a network has some dozen
+  std::vector<ProfileRow> rows_;  // by their first run; a network has some dozens
 };
 
 }  // namespace mezzo::train

@@ -76,8 +76,8 @@ bool ReduceLROnPlateau::is_better(double value) const {
   return value > (is_relative ? best * (1 + threshold) : best + threshold);
 }
 
-// In PyTorch's order: an epoch of the cooldown is not bad, and one that is better takes from the
-// cooldown, too.
+// In PyTorch's order: an epoch of the cooldown is not bad, and a better epoch also counts down the
+// cooldown.
 void ReduceLROnPlateau::on_epoch_end(FitState& state) {
   if (!state.epoch_is_complete || state.epoch < options_.start_from_epoch) return;
   const double value = monitored_.value(state);
@@ -99,7 +99,7 @@ void ReduceLROnPlateau::on_epoch_end(FitState& state) {
 
 void ReduceLROnPlateau::reduce(FitState& state) {
   optim::Optimizer& optimizer = state.model.optimizer();
-  check_rates(state);  // a group may have come since
+  check_rates(state);  // a group may have been added since
   bool is_less = false;
   memory_.rates.clear();
   for (std::size_t group = 0; group < optimizer.groups(); ++group) {

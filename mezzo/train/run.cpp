@@ -36,7 +36,7 @@ CheckpointConfig checkpoint_config(const CheckpointingOptions& options) {
           .best = options.keep_best ? "accuracy" : ""};
 }
 
-// `is_trained` becomes true with the last step, which is the one before a batch that fails.
+// `is_trained` becomes true with the last step, which comes before a batch that fails.
 RunResult train(Trainer& trainer, const RunOptions& options, const DataPair& data,
                 RunObserver& observer, RunWatchers& watchers, bool& is_trained) {
   data::DataLoader loader(*data.train, {.batch_size = options.batch_size,
@@ -57,7 +57,7 @@ RunResult train(Trainer& trainer, const RunOptions& options, const DataPair& dat
   const Schedule schedule = schedule_of(options, loader.steps_per_epoch(), total_steps);
   RunReporter reporter(options, schedule, trainer.optimizer, *data.train, observer);
   std::optional<ModelCheckpoint> checkpoints;
-  // At its end, too: another process may have asked for it.
+  // Also at the end of an epoch, since another process may have requested it.
   LambdaCallback watch({.on_step_end =
                             [&is_trained](FitState& state) {
                               is_trained = state.stop || state.step == state.total_steps;
@@ -89,7 +89,7 @@ RunOptions resolve(RunOptions options, const DataPair& data) {
   set_image_size(options, data.train->image_shape());
   set_class_weights(options.loss, data);
   if (goes_on(options.checkpoints))
-    options.fine_tuning.weights.clear();  // the checkpoint brings others
+    options.fine_tuning.weights.clear();  // the checkpoint brings other weights
   return options;
 }
 
@@ -106,7 +106,7 @@ amp::GradScaler make_scaler(const LossScaling& scaling, const amp::Policy& polic
 DataPair open_data(const std::string& spec, const data::OpenOptions& options) {
   DataPair data{data::open_dataset(spec, data::Split::kTrain, options),
                 data::open_dataset(spec, data::Split::kTest, options)};
-  // Else the first evaluation would say it, of a network's layer.
+  // Otherwise the first evaluation would fail, in terms of a network's layer.
   const Shape train = data.train->image_shape();
   const Shape test = data.test->image_shape();
   check_arg(train == test, "data", spec, ": training images are ", train, ", test images ", test,
@@ -187,7 +187,7 @@ Evaluation evaluate(nn::Module& net, const data::Dataset& dataset, const Evaluat
   for (data::Batch batch; loader.next(batch);) {
     const Tensor logits = amp::forward(net, batch.images, options.policy);
     if (options.on_logits) options.on_logits(logits);
-    // As in training: a region in which this is called is for the network.
+    // As in training: an Autocast region around the call applies to the network only.
     const amp::NoAutocast outside;
     const amp::BatchLoss of_batch = loss_of.of_batch(logits, batch.labels);
     loss.update(logits, batch.labels, of_batch);

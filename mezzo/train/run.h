@@ -1,4 +1,4 @@
-// A training run from options to result: what the `mezzo` command and the experiments do.
+// A training run from options to result, as the `mezzo` command and the experiments use it.
 #pragma once
 
 #include <cstdint>
@@ -26,13 +26,13 @@ struct StepEvent {
   std::int64_t step = 0;   // from 1, over all epochs
   std::int64_t epoch = 0;  // from 1
   double lr = 0;
-  double wait_ms = 0;  // before the step, until its batch was there
+  double wait_ms = 0;  // waiting time for the step's batch
   amp::TrainStepResult report{};
 };
 
 struct Evaluation {
   double loss = 0;      // mean over the images
-  double accuracy = 0;  // part of the images whose largest logit is their label's
+  double accuracy = 0;  // share of the images whose largest logit is that of their label
 };
 
 struct EpochEvent {
@@ -42,19 +42,19 @@ struct EpochEvent {
   double seconds = 0;
 };
 
-// A learning rate that a plateau has lowered, after an epoch.
+// A plateau has lowered the learning rate after an epoch.
 struct RateEvent {
   std::int64_t epoch = 0;
   double from = 0;
   double to = 0;
 };
 
-// Why a run ended early.
+// The reason why a run ended early.
 struct EarlyStop {
   std::int64_t epoch = 0;       // the last one
-  std::string monitor{};        // the metric that has not become better
+  std::string monitor{};        // the metric that stopped improving
   double best = 0;              // NaN if there was none
-  std::int64_t best_epoch = 0;  // 0 then
+  std::int64_t best_epoch = 0;  // 0 if there was none
 };
 
 struct RunResult {
@@ -62,70 +62,71 @@ struct RunResult {
   std::int64_t steps = 0;
   std::int64_t epochs = 0;
   std::int64_t skipped_steps = 0;
-  // Of tensors, during training; of bench() on a card, behind the warm-up.
+  // Peak memory of tensors during training; for bench() on a GPU, after the warm-up.
   std::int64_t peak_bytes = 0;
-  double total_ms = 0;  // of all steps
+  double total_ms = 0;  // over all steps
   double step_ms_median = 0;
   double step_ms_min = 0;
   double step_ms_max = 0;
   double forward_ms_median = 0;
   double backward_ms_median = 0;
   double update_ms_median = 0;
-  double images_per_s = 0;  // images of a step, in all processes, over the median step
-  double wait_ms_mean = 0;  // for the batch of a step, which no other time here includes
+  double images_per_s = 0;  // images of a step, over all processes, per median step
+  double wait_ms_mean = 0;  // for a step's batch; the other times here exclude it
   bool stopped = false;     // by should_stop, before all steps were done
   std::optional<EarlyStop> early_stop{};
 };
 
-// Told of everything as it happens; the default ignores it.
+// Receives every event as it happens; the default implementations ignore them.
 class RunObserver {
  public:
   virtual ~RunObserver() = default;
-  // Before the first step; the number of steps that the run will have done.
+  // Before the first step, with the number of steps that the run will have done.
   virtual void on_start(std::int64_t /*total_steps*/) {}
-  // Before that, if the run goes on from a checkpoint: which, and after how many steps.
+  // Before on_start(), if the run resumes: from which checkpoint, and after how many steps.
   virtual void on_resume(const std::string& /*path*/, std::int64_t /*step*/) {}
-  // Before the first step that this call does: its batch, on the host, and the set that it is from.
+  // Before the first step of this call: its batch, on the host, and the set that it comes from.
   virtual void on_first_batch(const data::Batch& /*batch*/, const data::Dataset& /*dataset*/) {}
   virtual void on_step(const StepEvent& /*event*/) {}
   virtual void on_epoch(const EpochEvent& /*event*/) {}
   // After on_epoch(), if a plateau has lowered the learning rate.
   virtual void on_rate(const RateEvent& /*event*/) {}
-  // After those, if it was the last epoch for its metric's sake.
+  // After on_epoch() and on_rate(), if the metric ends the run with this epoch.
   virtual void on_early_stop(const EarlyStop& /*event*/) {}
   // After the last step, if gradients were counted.
   virtual void on_gradients(const amp::GradientStatistics& /*statistics*/) {}
 };
 
-// Training and test set of one spec, opened once and shared by the runs of a comparison.
+// The training and test sets of one spec, opened once and shared by the runs of a comparison.
 struct DataPair {
   std::unique_ptr<data::Dataset> train;
   std::unique_ptr<data::Dataset> test;
 };
-// Throws what open_dataset() throws, and ArgumentError if their images differ in shape.
+// Throws what open_dataset() throws, and ArgumentError if the images of the two sets differ in
+// shape.
 DataPair open_data(const std::string& spec, const data::OpenOptions& options = {});
-// Those of a run: its data, image size and augmentation.
+// The sets of a run: its data, image size and augmentation.
 DataPair open_data(const RunOptions& options);
-// As set_class_weights() of the training images; throws ArgumentError, too, if no image of one of
-// the two sets would count.
+// Calls set_class_weights() with the training images. Also throws ArgumentError if no image of one
+// of the two sets would count.
 void set_class_weights(LossOptions& loss, const DataPair& data);
 
-// Creates the model (initialised from the seed, or from the weights of fine_tuning, which a run
-// that goes on from a checkpoint does not read), trains it and evaluates it after each epoch. Times
-// and the peak of memory are those of this call, steps and skipped steps those of the whole run,
-// also of its part before a checkpoint. The same options give the same result, bit for bit, on the
-// same machine with the same number of threads. The trained network, with
-// averaged weights if there are any, is moved to `trained` if that
-// is not null, also if something fails after the last step, such as the evaluation or the last
-// checkpoint. Throws ArgumentError or FileError for options that cannot work, before the first
-// step.
+// Creates the model, trains it and evaluates it after each epoch. The model is initialised from the
+// seed, or from the weights of fine_tuning, which a resumed run does not read. Times and peak
+// memory are those of this call; steps and skipped steps are those of the whole run, including the
+// part before a checkpoint. The same options give the same result, bit for bit, on the same machine
+// with the same number of threads.
+//
+// Unless `trained` is null, it receives the trained network, with averaged weights if there are
+// any, even if something fails after the last step, such as the evaluation or the last checkpoint.
+// Throws ArgumentError or FileError for invalid options, before the first step.
 RunResult run(const RunOptions& options, const DataPair& data, RunObserver& observer,
               std::unique_ptr<nn::Module>* trained = nullptr);
 
 struct BenchOptions {
-  std::int64_t warmup = 3;  // steps that do not count
+  std::int64_t warmup = 3;  // steps that are not timed
   std::int64_t steps = 10;
-  Profile* profile = nullptr;  // gets what the kernels did in the steps that count
+  Profile* profile = nullptr;  // receives the work of kernels in the timed steps
 };
 
 // Times training steps on generated input.
@@ -134,21 +135,21 @@ RunResult bench(const RunOptions& options, const BenchOptions& bench, RunObserve
 struct EvaluateOptions {
   std::int64_t batch_size = 64;
   amp::Policy policy{amp::Level::kO0};
-  LossOptions loss{};  // of which the weights of classes count
+  LossOptions loss{};  // only the class weights are used
   std::int64_t workers = data::default_workers();
-  // Gets the f32 logits [n, classes] of each batch, in the order of the data.
+  // Receives the f32 logits [n, classes] of each batch, in the order of the data.
   std::function<void(const Tensor& logits)> on_logits{};
 };
 
-// Mean loss and accuracy of a network on a data set, computed under the policy in inference mode.
+// Mean loss and accuracy of a network on a data set, computed with the policy in inference mode.
 Evaluation evaluate(nn::Module& net, const data::Dataset& dataset, const EvaluateOptions& options);
 
-// Applies to a network what a run's options say of precision, and returns its policy. Warns, once,
-// of operations that they name and that the network does not call.
+// Applies a run's precision options to a network and returns its policy. Warns once of operations
+// that the options name but the network does not call.
 amp::Policy apply_precision(nn::Module& net, const RunOptions& options, const Shape& image_shape);
 
-// The network that the options name, for images of that shape, with the weights that it begins with
-// and what is to be frozen frozen.
+// The network that the options name, for images of that shape, with its initial weights loaded and
+// its frozen parts frozen.
 std::unique_ptr<nn::Module> make_model(const RunOptions& options, const Shape& image_shape,
                                        std::int64_t classes);
 

@@ -39,7 +39,8 @@ void RunReporter::on_step_begin(FitState& state) {
 
 void RunReporter::on_step_end(FitState& state) {
   statistics_.add(state.result);
-  // A step that is skipped for its loss changes nothing; one would make the epoch's mean NaN.
+  // A step that is skipped for its loss changes nothing, but its loss would make the epoch's mean
+  // NaN.
   if (std::isfinite(state.result.loss)) mean_loss_.add(state.result.loss);
   ++steps_;
   waited_ms_ += state.wait_ms;

@@ -1,4 +1,4 @@
-// What a run tells its observer, and its result.
+// Reports a run to its observer, and gathers its result.
 #pragma once
 
 #include <chrono>
@@ -17,10 +17,10 @@
 
 namespace mezzo::train {
 
-// Tells the observer what fit() does, sets the learning rates, and gathers the result.
+// Reports fit()'s events to the observer, sets the learning rates, and gathers the result.
 class RunReporter final : public Callback {
  public:
-  // `images` are those that the network is trained on. All must outlive it.
+  // `images` are the training images. All arguments must outlive the reporter.
   RunReporter(const RunOptions& options, const Schedule& schedule,
               const GroupedOptimizer& optimizer, const data::Dataset& images, RunObserver& observer)
       : options_(options),
@@ -45,7 +45,7 @@ class RunReporter final : public Callback {
   static Evaluation evaluation_of(const std::map<std::string, double>& metrics);
 
  private:
-  // Of the steps of an epoch.
+  // The mean over the steps of an epoch.
   struct MeanOfSteps {
     double value = 0;
     std::int64_t steps = 0;
@@ -60,9 +60,9 @@ class RunReporter final : public Callback {
   RunObserver& observer_;
   StepStatistics statistics_;
   MeanOfSteps mean_loss_;
-  std::optional<Evaluation> test_{};  // of the epoch that ended last
-  std::int64_t steps_ = 0;            // of this part of the run
-  double waited_ms_ = 0;              // for their batches
+  std::optional<Evaluation> test_{};  // of the last epoch that ended
+  std::int64_t steps_ = 0;            // in this part of the run
+  double waited_ms_ = 0;              // for the batches of these steps
   std::int64_t peak_bytes_ = 0;
   std::chrono::steady_clock::time_point start_{};  // of the epoch
 };

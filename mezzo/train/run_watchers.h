@@ -1,4 +1,4 @@
-// The callbacks of a run that follow its validation, and what they tell its observer.
+// The callbacks of a run that react to its validation, and their reports to the observer.
 #pragma once
 
 #include <cstdint>
@@ -14,10 +14,10 @@ namespace mezzo::train {
 
 class RunWatchers final : public Callback {
  public:
-  // Those that the options ask for. Both must outlive it.
+  // Creates the callbacks that the options request. Both arguments must outlive it.
   RunWatchers(const RunOptions& options, RunObserver& observer);
 
-  // Appends them, and itself, which comes after all that end a run or set a rate.
+  // Appends the callbacks, and then itself, since it comes after all that end a run or set a rate.
   void append_to(std::vector<Callback*>& callbacks);
   void on_train_begin(FitState& state) override;
   void after_epoch(FitState& state) override;
@@ -26,7 +26,7 @@ class RunWatchers final : public Callback {
   std::optional<EarlyStop> early_stop() const;
   // While the result exists, the network has the averages, if there are any.
   std::optional<AveragedWeights::InUse> use_average() const;
-  // Gives them to it for good.
+  // Gives the averages to the network permanently.
   void finish(nn::Module& net) const;
 
  private:
@@ -34,7 +34,7 @@ class RunWatchers final : public Callback {
   std::optional<ExponentialMovingAverage> average_;
   std::optional<ReduceLROnPlateau> plateau_;
   std::optional<EarlyStopping> stopping_;
-  std::int64_t epoch_ = 0;  // that ended last
+  std::int64_t epoch_ = 0;  // the last one that ended
   std::int64_t reductions_ = 0;
 };
 

@@ -98,7 +98,7 @@ double Schedule::rate(std::int64_t step) const {
     case ScheduleKind::kPoly: return lr * (1 - progress) * (1 - progress);
     case ScheduleKind::kLinear: return lr + (end_lr - lr) * progress;
     case ScheduleKind::kCosine: {
-      // The course's cosine runs on the step since the very beginning, warm-up included.
+      // The course's cosine counts the step from the very beginning, warm-up included.
       const double angle = std::numbers::pi * 2 * 0.47 * static_cast<double>(step) / left;
       return lr * ((1 - progress) * 0.5 * (1 + std::cos(angle)) + 0.00001);
     }

@@ -1,4 +1,4 @@
-// Times of many steps, gathered into the result of a run.
+// Collects the times of many steps into the result of a run.
 #pragma once
 
 #include <cstdint>
@@ -11,8 +11,8 @@ namespace mezzo::train {
 class StepStatistics {
  public:
   void add(const amp::TrainStepResult& report);
-  // Steps, skipped steps and times of what was added; a step is a batch of that size. Medians,
-  // least and most are those of the steps that had a backward pass, unless none had one.
+  // Writes the steps, skipped steps and times that were added; a step is a batch of that size.
+  // Median, minimum and maximum are over the steps that had a backward pass, unless none had one.
   void write(RunResult& result, std::int64_t batch_size) const;
 
  private:
@@ -22,7 +22,7 @@ class StepStatistics {
   };
 
   Times whole_;  // steps with a backward pass
-  Times cut_;    // a loss that is not finite ends a step before that
+  Times cut_;    // steps whose loss was not finite, so without a backward pass
   std::int64_t skipped_ = 0;
 };
 

@@ -12,7 +12,7 @@
 namespace mezzo::train {
 namespace {
 
-// Null if the options do not ask for any.
+// Null unless the options request statistics.
 std::unique_ptr<amp::GradientStatistics> make_statistics(nn::Module& net,
                                                          const RunOptions& options) {
   if (options.histogram_every == 0) return nullptr;

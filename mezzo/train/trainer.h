@@ -1,4 +1,4 @@
-// What trains in a run.
+// Combines the objects that train in a run.
 #pragma once
 
 #include <cstdint>
@@ -25,10 +25,10 @@ struct Trainer {
   Model model;
 };
 
-// What is evaluated, where training may smooth its labels.
+// The loss that is evaluated; unlike in training, its labels are not smoothed.
 nn::CrossEntropyLoss evaluation_loss(const LossOptions& options, Device device);
 
-// Images of a step, in all processes.
+// The number of images in a step, over all processes.
 std::int64_t images_of_step(const RunOptions& options);
 
 }  // namespace mezzo::train

@@ -1,4 +1,4 @@
-# Fails if DOCUMENT is not what `COMMAND ops --markdown` prints.
+# Fails unless DOCUMENT is the output of `COMMAND ops --markdown`.
 execute_process(COMMAND ${COMMAND} ops --markdown OUTPUT_VARIABLE wanted COMMAND_ERROR_IS_FATAL ANY)
 file(READ ${DOCUMENT} found)
 if(NOT found STREQUAL wanted)

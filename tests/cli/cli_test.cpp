@@ -1,4 +1,4 @@
-// The `mezzo` command as a user meets it: exit status, tables, files, JSON lines.
+// Tests the `mezzo` command as users see it: exit status, tables, files, JSON lines.
 #include <algorithm>
 #include <set>
 
@@ -35,7 +35,7 @@ TEST_F(Command, ARunOutlivesWhatShowsItsProgress) {
   EXPECT_EQ(read_events("log.jsonl").back()["event"], "result");
 }
 
-// What a run shows goes into a pipe that nobody reads any more.
+// The run's output goes into a pipe whose reader is gone.
 TEST_F(Command, ARunOutlivesTheReaderOfItsOutput) {
   const std::string train = concat("train --model mlp --batch-size 500 --epochs 3 --save ",
                                    path("w"), " --json ", path("log.jsonl"));
@@ -51,7 +51,7 @@ TEST_F(Command, AReaderThatLeavesHasReadWhatItWanted) {
   for (const char* command : {"ops", "ops --markdown", "plan resnet50", "--help"}) {
     for (const char* reader : {"true", "head -c 1"}) {
       SCOPED_TRACE(concat(command, " | ", reader));
-      // On every CPU as on one without fast bf16, of which a plan has nothing to say.
+      // Every CPU is treated like one without fast bf16, about which a plan says nothing.
       run_line(concat("{ env MEZZO_MAX_ISA=avx2 ", MEZZO_COMMAND, " ", command, " 2>",
                       path("errors"), "; echo $? >", path("status"), "; } | ", reader));
       EXPECT_EQ(read_text("status"), "0\n");
@@ -90,7 +90,7 @@ TEST_F(Command, ARefusedRunLeavesNoEmptyLogs) {
   EXPECT_EQ(run("train --resume --seed 7" + checkpoints + "2" + logs).status, 2);
   EXPECT_EQ(run("train --save /no/such/folder/w" + logs).status, 2);
   EXPECT_EQ(run("compare --keep-f32 fc9" + logs).status, 2);
-  // Not of the first level, which casts nothing.
+  // The error must not come from the first level, which casts nothing.
   EXPECT_EQ(run("compare --model mlp --levels O0,O2 --lower fc9 --steps 1" + logs).status, 2);
   EXPECT_EQ(run("bench --warmup -1 --json " + path("log")).status, 2);
   EXPECT_FALSE(fs::exists(path("log")));
@@ -135,7 +135,7 @@ TEST_F(Command, AFileThatIsNoLogIsLeftAlone) {
   }
 }
 
-// O0 is what others are compared with.
+// O0 is the reference of the comparison.
 TEST_F(Command, OptionsThatLowerAreNotForO0) {
   EXPECT_THAT(run("train --amp O0 --lower fc1").errors,
               HasSubstr("[--lower] and --keep-batchnorm-fp32 false have no place at --amp O0"));
@@ -173,7 +173,7 @@ TEST_F(Command, AFailedRunLeavesNothingBehind) {
   EXPECT_FALSE(fs::exists(path("w")));
 }
 
-// What every run ends with; numbers that a command does not measure are null.
+// Checks the end of every run; values that a command does not measure are null.
 void expect_result(const Json& event) {
   EXPECT_EQ(event["event"], "result");
   for (const char* key : {"accuracy", "loss", "step_ms_median", "images_per_s", "peak_bytes",
@@ -205,7 +205,7 @@ TEST_F(Command, TrainWritesEventsAndSavesWeightsThatEvalReads) {
   EXPECT_EQ(read_events("eval.json").back()["accuracy"], result["accuracy"]);
 }
 
-// What a log begins with: options that the command reads, and no others.
+// The start event has the options that the command reads, and no others.
 TEST_F(Command, AStartNamesTheOptionsOfItsCommand) {
   const std::string log = " --quiet --json " + path("log");
   ASSERT_EQ(run("bench --model mlp --warmup 1 --steps 2 --loss-scale 64 --tf32" + log).status, 0);
@@ -293,7 +293,7 @@ TEST_F(Command, StepsGoOnOverAsManyEpochsAsTheyTake) {
   EXPECT_LT(last_rate, 0.001) << "the schedule ends with the run";
 }
 
-// The losses of all steps that were logged to that file.
+// The losses of all steps logged to that file.
 std::vector<double> losses_of(const std::vector<Json>& events) {
   std::vector<double> losses;
   for (const Json& event : events) {
@@ -346,7 +346,7 @@ TEST_F(Command, ImageSizeAndWorkersReachEveryCommand) {
   const Json step = read_events("log.json")[1];
   EXPECT_GE(step["wait_ms"], 0.0);
   EXPECT_EQ(read_events("log.json").back()["wait_ms"], step["wait_ms"]);
-  // An MLP takes images of one size only.
+  // An MLP accepts images of only one size.
   EXPECT_EQ(run("train --model mlp --steps 1 --save " + path("mlp") + options).status, 0);
   EXPECT_EQ(run("eval --model mlp --weights " + path("mlp") + options).status, 0);
   EXPECT_EQ(run("eval --model mlp --weights " + path("mlp")).status, 2);
@@ -456,7 +456,7 @@ TEST_F(Command, InfoAndHelp) {
   EXPECT_EQ(run("--version").status, 0);
 }
 
-// What a shell command prints; it must succeed.
+// The output of a shell command, which must succeed.
 std::string output_of(const std::string& line) {
   FILE* pipe = popen(line.c_str(), "r");
   if (pipe == nullptr) return {};

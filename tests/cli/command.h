@@ -1,4 +1,4 @@
-// What the tests of the `mezzo` command share: running it in a folder of their own.
+// Shared code of the tests of the `mezzo` command: runs it in a temporary folder.
 #pragma once
 
 #include <array>
@@ -55,7 +55,7 @@ class Command : public testing::Test {
     return outcome;
   }
 
-  // True for the warnings that 16 bits are not fast, which for bf16 depends on where the tests run.
+  // True for the warnings that 16 bits are not fast, which for bf16 depend on the machine.
   static bool is_about_this_cpu(const std::string& line) {
     return line.starts_with("mezzo warning: this CPU has no fast bf16 dot product") ||
            line.starts_with("mezzo warning: f16 is computed in f32 on CPUs");
@@ -93,7 +93,7 @@ inline std::vector<Json> steps_of(const std::vector<Json>& events) {
   return events_of(events, "step");
 }
 
-// CIFAR-10 files of that many random images each.
+// Writes CIFAR-10 files of that many random images each.
 inline void write_cifar10(const fs::path& folder, int images = 4) {
   std::uint32_t state = 1;
   for (const char* name : {"data_batch_1", "data_batch_2", "data_batch_3", "data_batch_4",

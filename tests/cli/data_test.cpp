@@ -1,4 +1,4 @@
-// mezzo data, and what --bad-images and the mixing options do.
+// Tests mezzo data, --bad-images and the mixing options.
 #include <algorithm>
 
 #include <gmock/gmock.h>
@@ -19,7 +19,7 @@ using testing::Not;
 
 class DataCommand : public Command {
  protected:
-  // A PNG picture whose bytes are `first`, `first` + 1, ...
+  // Writes a PNG picture with the bytes `first`, `first` + 1, ...
   void write_picture(const std::string& name, std::int64_t height, std::int64_t width,
                      int first) const {
     std::vector<std::uint8_t> pixels(static_cast<std::size_t>(3 * height * width));
@@ -36,7 +36,8 @@ class DataCommand : public Command {
                static_cast<std::streamsize>(bytes.size()));
   }
 
-  // Two classes, eight pictures to train on and four to test with; `bad` of the former are none.
+  // Writes two classes with eight training and four test pictures; `bad` of the training ones are
+  // invalid.
   void write_images(int bad) const {
     for (int i = 0; i < 8; ++i) {
       const std::string name = concat("set/train/", i % 2 == 0 ? "cat" : "dog", "/", i, ".png");
@@ -107,7 +108,7 @@ TEST_F(DataCommand, DrawsImagesAsStoredAndAsSeen) {
   ASSERT_EQ(outcome.status, 0) << outcome.errors;
   EXPECT_THAT(outcome.output, HasSubstr("each row as stored, and below it as the network sees "
                                         "it; classes by column: cat, dog"));
-  // One row of eight cells of 112 pixels, and one below; two pixels around each.
+  // A row of eight cells of 112 pixels, and one below; two pixels around each.
   const data::Image picture = read_png(sheet);
   EXPECT_EQ(picture.shape, Shape({3, 2 * 114 + 2, 8 * 114 + 2}));
   const std::string before = read_text("sheet.png");
@@ -117,13 +118,13 @@ TEST_F(DataCommand, DrawsImagesAsStoredAndAsSeen) {
   ASSERT_EQ(run(same + " --seed 4").status, 0);
   EXPECT_NE(read_text("sheet.png"), before) << "varied otherwise";
   ASSERT_EQ(run("data digits --limit 5 --out " + sheet + " --pictures 21").status, 0);
-  // Never varied: each is there once, in a column for each class.
+  // Never augmented: each image appears once, in a column for each class.
   EXPECT_EQ(read_png(sheet).shape, Shape({3, 3 * 114 + 2, 10 * 114 + 2}));
 }
 
-constexpr std::int64_t kCell = 114;  // pixels from one picture of a sheet to the next
+constexpr std::int64_t kCell = 114;  // distance between neighbouring pictures of a sheet
 
-// Whether the cell has the colour that lies between pictures.
+// Whether the cell has the colour of the space between pictures.
 bool is_empty_cell(const data::Image& sheet, std::int64_t top, std::int64_t left) {
   const std::int64_t channels = sheet.shape[0];
   for (std::int64_t y = top; y < top + kCell - 2; ++y) {
@@ -134,7 +135,7 @@ bool is_empty_cell(const data::Image& sheet, std::int64_t top, std::int64_t left
   return true;
 }
 
-// Cells of a sheet that hold a picture.
+// The number of cells of a sheet that hold a picture.
 std::int64_t pictures_on(const data::Image& sheet) {
   std::int64_t count = 0;
   for (std::int64_t top = 2; top + kCell <= sheet.shape[1]; top += kCell) {
@@ -145,7 +146,7 @@ std::int64_t pictures_on(const data::Image& sheet) {
   return count;
 }
 
-// Of ten classes, of two that are as large as each other and of two where one is small.
+// For ten classes, for two of equal size, and for two of which one is small.
 TEST_F(DataCommand, DrawsAsManyPicturesAsAskedFor) {
   write_images(0);
   const std::string sheet = path("sheet.png");
@@ -217,14 +218,15 @@ TEST_F(DataCommand, BadImagesEndARunOrAreLeftOut) {
   ASSERT_EQ(events_of(events, "left_out").size(), 2U);
   EXPECT_EQ(events_of(events, "left_out")[0]["split"], "train");
   EXPECT_EQ(steps_of(events).size(), 4U) << "two steps of three images in each epoch";
-  // The same run as on a folder that does not have them.
+  // The same run as on a folder without these images.
   fs::remove(folder_ / "set/train/cat/0.png");
   fs::remove(folder_ / "set/train/dog/1.png");
   ASSERT_EQ(run(train + " --save " + path("clean")).status, 0);
   EXPECT_EQ(read_text("w"), read_text("clean"));
 }
 
-// A run that comes to one after steps is worth as much as one whose evaluation fails.
+// A run that meets an unreadable image after some steps keeps them, as if its evaluation had
+// failed.
 TEST_F(DataCommand, AnUnreadableImageLosesNoSteps) {
   write_images(0);
   write_bytes("set/train/dog/7.png", std::vector<std::byte>(9, std::byte{7}));
@@ -314,7 +316,7 @@ TEST_F(DataCommand, ClassWeightsLetSomeImageOfEachSetCount) {
   }
 }
 
-// A name may hold what would move a terminal's cursor or colour its text.
+// A name may contain characters that move a terminal's cursor or colour its text.
 TEST_F(DataCommand, NamesOfFilesStayOnOneLine) {
   write_images(0);
   fs::rename(folder_ / "set/train/dog", folder_ / "set/train/do\033g\n");
@@ -347,7 +349,7 @@ TEST_F(DataCommand, AReportSaysWhatMixedImagesShow) {
     EXPECT_THAT(page, AnyOf(HasSubstr("<dt>mixup</dt>\n<dd>1</dd>"),
                             HasSubstr("<dt>cutmix</dt>\n<dd>1</dd>")));
   }
-  // One class: nothing to mix it with.
+  // With a single class there is nothing to mix with.
   fs::remove_all(folder_ / "set/train/dog");
   fs::remove_all(folder_ / "set/val/dog");
   write_bytes("set/train/cat/0.png", std::vector<std::byte>(9, std::byte{7}));

@@ -1,4 +1,4 @@
-// Files that the command line names twice.
+// Tests files that the command line names twice.
 #include <gmock/gmock.h>
 
 #include "mezzo/core/error.h"

@@ -1,4 +1,4 @@
-// What the `mezzo` command says of what it does: in its log, its tables, its report and its event
+// Tests how the `mezzo` command reports its work: in its log, its tables, its report and its event
 // files.
 #include <cstdlib>
 #include <set>
@@ -21,7 +21,7 @@ using testing::Not;
 
 class Events : public Command {
  protected:
-  // All events of a command that succeeds; `output` is what it prints.
+  // All events of a command that succeeds; `output` receives its standard output.
   std::vector<Json> events_of_run(const std::string& arguments) {
     const Outcome outcome = run(concat(arguments, " --quiet --json ", path("log")));
     EXPECT_EQ(outcome.status, 0) << arguments << "\n" << outcome.errors;
@@ -31,7 +31,7 @@ class Events : public Command {
     return events;
   }
 
-  // The one event file of a folder.
+  // The only event file of a folder.
   std::string event_file(const std::string& folder) const {
     return read_text(
         concat(folder, "/", fs::directory_iterator(path(folder))->path().filename().string()));
@@ -40,7 +40,7 @@ class Events : public Command {
   std::string output;
 };
 
-// That of every step of a kind, in order.
+// A field's value in every event of a kind, in order.
 std::vector<Json> values_of(const std::vector<Json>& events, const std::string& kind,
                             const std::string& name) {
   std::vector<Json> values;
@@ -103,7 +103,7 @@ TEST_F(Events, StepsHaveTheScaleThatTheyUsed) {
   EXPECT_THAT(output, HasSubstr(", 3 steps skipped\n"));
 }
 
-// Its line: the scale of its last step, and of its own steps those that were skipped.
+// An epoch's line has the scale of its last step and the number of its own skipped steps.
 TEST_F(Events, AnEpochsLineHasTheScaleAndWhatWasSkipped) {
   const std::string train = "train --model mlp --batch-size 5000 --epochs 2 ";
   const Outcome scaled = run(train + "--dtype f16 --loss-scale 1e30");
@@ -121,7 +121,7 @@ TEST_F(Events, ALossThatIsNotFiniteIsFound) {
       events_of_run("train --model mlp --lr 1e30 --steps 2 --batch-size 500");
   EXPECT_THAT(values_of(events, "step", "loss").back(), nullptr);
   EXPECT_THAT(values_of(events, "step", "found_inf"), ElementsAre(false, true));
-  // It is no part of the mean.
+  // The non-finite loss is not part of the mean.
   EXPECT_EQ(events_of(events, "epoch").front()["train_loss"],
             values_of(events, "step", "loss").front());
 }
@@ -188,7 +188,7 @@ TEST_F(Events, APlansTotalsAreThoseOfItsOperations) {
   EXPECT_EQ(events.back()["shared_casts"], shared);
 }
 
-// Whatever the number of steps that were timed, a row is of one.
+// A row is for one step, whatever the number of timed steps.
 TEST_F(Events, AProfileIsOfOneStep) {
   const auto calls = [&](int steps) {
     std::set<std::string> rows;
@@ -207,7 +207,7 @@ TEST_F(Events, AProfileIsOfOneStep) {
   EXPECT_EQ(calls(1), calls(8));
 }
 
-// The bytes of an event behind its time.
+// The bytes of an event after its time.
 std::string scalar_at(std::int64_t step, std::string_view tag, double value) {
   const std::string scalar = io::scalar_value(tag, static_cast<float>(value));
   return io::ProtoMessage().integer(2, step).message(5, io::ProtoMessage().text(1, scalar)).bytes();
@@ -229,9 +229,9 @@ TEST_F(Events, EventFilesHoldWhatTheLogHolds) {
   }
   EXPECT_THAT(file, HasSubstr(scalar_at(3, "test/loss", events.back()["loss"])));
   EXPECT_THAT(file, HasSubstr(scalar_at(3, "test/accuracy", events.back()["accuracy"])));
-  // What comes after the checkpoint is taken back: step 4 on.
+  // Events after the checkpoint, from step 4 on, are taken back.
   events_of_run(options + " --steps 4 --resume --logdir " + path("second"));
-  const std::string begin = io::resume_event(0, 4).substr(9);  // behind the time
+  const std::string begin = io::resume_event(0, 4).substr(9);  // after the time
   EXPECT_THAT(event_file("second"), HasSubstr(begin));
 }
 
@@ -245,7 +245,7 @@ TEST_F(Events, AReportSaysWhatHappened) {
   EXPECT_THAT(overflows, HasSubstr("fixed, from 1.00000001"));
   EXPECT_THAT(overflows, HasSubstr("the gradient of " + culprit + " was not finite"));
   EXPECT_THAT(overflows, HasSubstr("<h3>Loss scale</h3>"));
-  // Ten digits, if each picture has a caption of its own.
+  // Ten digits, if each picture has its own caption.
   std::set<std::string> captions;
   for (std::size_t at = 0; (at = overflows.find("<figcaption>", at)) != std::string::npos; ++at) {
     captions.insert(overflows.substr(at, 16));
@@ -260,7 +260,7 @@ TEST_F(Events, AReportSaysWhatHappened) {
   EXPECT_THAT(diverges, HasSubstr("In the first of them, step 2, the loss was not finite"));
 }
 
-// Of a shell that ignores it, as nohup does of another: the run goes on to its end.
+// Runs a shell that ignores the signal, as nohup does for another: the run continues to its end.
 TEST_F(Events, ASignalThatWasIgnoredStaysIgnored) {
   const std::string script =
       concat("trap '' TERM; ", MEZZO_COMMAND, " train --model mlp --steps 2000 --batch-size 16 ",

@@ -1,4 +1,4 @@
-// What fails while a run goes on: exit status 1, and what can be written is.
+// Tests failures during a run: exit status 1, and everything that can be written is written.
 #include <algorithm>
 #include <string>
 
@@ -20,8 +20,8 @@ class Failures : public Command {
     fs::create_directory(folder_ / "out");
   }
 
-  // Trains, with a shell command in between: the log goes through a pipe that is read on only when
-  // that is done, and has no room for so many steps.
+  // Trains while a shell command runs in between. The log goes through a pipe that is read further
+  // only after that command, and that cannot hold all steps.
   Outcome train_with(const std::string& middle, const std::string& options) const {
     return run_with("train --amp O0", middle, options);
   }
@@ -55,7 +55,7 @@ TEST_F(Failures, ACheckpointFolderThatSomeoneElseWritesToIsNoWrongInput) {
   EXPECT_THAT(outcome.errors, HasSubstr("another process is writing a checkpoint"));
 }
 
-// The training is done by then.
+// The training is finished by then.
 TEST_F(Failures, WeightsAndPageAreWrittenWhereTheLastCheckpointIsNot) {
   const std::string folder = path("run");
   const Outcome outcome = train_with(concat("rm -r ", folder, "; echo >", folder),
@@ -78,7 +78,7 @@ TEST_F(Failures, OfAComparisonWhatIsDoneIsShown) {
   EXPECT_THAT(read_text("page"), HasSubstr("mlp O0"));
 }
 
-// What can be known is said before any of the runs, and leaves nothing behind.
+// What can be checked early fails before any of the runs and leaves nothing behind.
 TEST_F(Failures, FoldersOfLogsAreTriedBeforeTheFirstRun) {
   const std::string options = " --model mlp --steps 1 --batch-size 8 --quiet --logdir ";
   fs::create_directory(path("events"));
@@ -95,7 +95,7 @@ TEST_F(Failures, FoldersOfLogsAreTriedBeforeTheFirstRun) {
   EXPECT_FALSE(fs::exists(path("new")));
 }
 
-// What was not trained to its end is no weights.
+// An unfinished training saves no weights.
 TEST_F(Failures, ARunThatFailsInItsMiddleSavesNothing) {
   const std::string folder = path("run");
   const Outcome outcome =

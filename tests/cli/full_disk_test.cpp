@@ -1,4 +1,4 @@
-// What is left of a run whose files do not fit on the disk.
+// Tests what remains of a run whose files do not fit on the disk.
 #include <algorithm>
 #include <string>
 
@@ -14,7 +14,7 @@ using testing::HasSubstr;
 
 class FullDisk : public Command {
  protected:
-  // No file can become larger than so many blocks, of 512 bytes or of 1024, as the shell has it.
+  // Limits files to that many blocks, of 512 or 1024 bytes depending on the shell.
   Outcome run_with(int blocks, const std::string& arguments) const {
     const std::string errors = path("stderr");
     const std::string script = concat("ulimit -f ", blocks, "; ", MEZZO_COMMAND, " ", arguments,

@@ -1,4 +1,4 @@
-// The help of every command: in groups, and on a screen.
+// Tests the help of every command: grouped, and short enough for a screen.
 #include <set>
 #include <sstream>
 #include <string>
@@ -49,8 +49,7 @@ TEST_F(Command, TheHelpListsOptionsByGroups) {
   EXPECT_THAT(help, HasSubstr("(sgd)"));
 }
 
-// The first word of each line of help in which something is named: "network" of "  network TEXT
-// ...".
+// The first word of each line of help that names something: "network" of "  network TEXT ...".
 std::set<std::string> names_in(const std::string& help) {
   std::set<std::string> names;
   for (const std::string& line : lines_in(help)) {
@@ -60,7 +59,7 @@ std::set<std::string> names_in(const std::string& help) {
   return names;
 }
 
-// CLI11 2.4 and later refuse a command that has both, whatever it is asked for.
+// CLI11 2.4 and later refuse a command that has both, whatever its arguments.
 TEST_F(Command, NoPositionalIsCalledAsAnOption) {
   EXPECT_TRUE(names_in(run("plan --help").output).contains("--model"));
   for (const std::string command :

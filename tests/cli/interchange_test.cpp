@@ -1,4 +1,4 @@
-// mezzo export, and the logits of mezzo eval.
+// Tests mezzo export, and the logits of mezzo eval.
 #include <gmock/gmock.h>
 
 #include "mezzo/data/loader.h"
@@ -19,7 +19,7 @@ TEST_F(Command, ExportWritesTrainedWeights) {
       run("export --model mlp --weights " + path("mlp") + " --out " + path("mlp.onnx"));
   ASSERT_EQ(outcome.status, 0) << outcome.errors;
   EXPECT_THAT(outcome.output, HasSubstr("mlp.onnx: mlp for images [N, 1, 28, 28], 10 classes"));
-  // The very numbers of fc2.weight, which both files hold as they are.
+  // The exact bytes of fc2.weight, which both files store.
   const std::string weights = read_text("mlp");
   const std::string network = read_text("mlp.onnx");
   EXPECT_NE(network.find(weights.substr(weights.size() - 4096)), std::string::npos);

@@ -1,4 +1,4 @@
-// kill -9 at any step: the run that goes on is the run that was never killed, bit for bit.
+// Tests kill -9 at any step: the resumed run equals the run that was never killed, bit for bit.
 #include <csignal>
 #include <map>
 #include <random>
@@ -21,12 +21,12 @@ class Kill : public Command {
  protected:
   void SetUp() override {
     Command::SetUp();
-    write_cifar10(folder_, 8);  // ten steps an epoch, with random crops and flips
+    write_cifar10(folder_, 8);  // ten steps per epoch, with random crops and flips
   }
 
-  // Runs the command until it has logged that step, kills it, and returns all that it logged. The
-  // log goes through a pipe that holds one page: the command cannot be done before it is killed,
-  // however slow this process is.
+  // Runs the command until it has logged that step, kills it, and returns everything that it
+  // logged. The log goes through a pipe that holds one page, so that the command cannot finish
+  // before it is killed, however slow this process is.
   std::vector<Json> run_killed(const std::string& arguments, std::int64_t step) const {
     int ends[2];
     if (pipe(ends) != 0) return {};
@@ -70,10 +70,10 @@ class Kill : public Command {
     return concat(options, " --checkpoint-dir ", path("run"), " ", checkpoints);
   }
 
-  // Goes on with a killed run and compares everything with the whole one.
+  // Resumes a killed run and compares everything with the unbroken one.
   void expect_resumed(const std::vector<Json>& whole, const std::vector<Json>& killed,
                       const std::string& part) const {
-    fs::remove(path("b"));  // a resumed run goes on with its log
+    fs::remove(path("b"));  // a resumed run continues its log
     const Outcome outcome =
         run(concat(part, " --resume --save ", path("parts"), " --json ", path("b")));
     ASSERT_EQ(outcome.status, 0) << outcome.errors;
@@ -108,7 +108,7 @@ class Kill : public Command {
                   batch_size, " --data cifar10:", path(""), " ", options);
   }
 
-  // Killed after the first and the last of the early steps that were skipped.
+  // Kills the run after the first and after the last of the early steps that were skipped.
   void expect_unbroken_after_skips(const std::string& options) const {
     const std::vector<Json> whole = run_fully_connected(options);
     std::vector<std::int64_t> skipped;
@@ -122,13 +122,13 @@ class Kill : public Command {
       const std::string part = with_checkpoints(options, "");
       const std::vector<Json> killed =
           run_killed(part + " --checkpoint-every 1 --keep 0", step + 1);
-      remove_checkpoints_after(step);  // those that it wrote before the kill reached it
+      remove_checkpoints_after(step);  // those written before the kill took effect
       expect_resumed(whole, killed, part);
       EXPECT_EQ(steps_of(read_events("b")).front()["step"], step + 1);
     }
   }
 
-  // Step or epoch events by their number; each is there once.
+  // Step or epoch events by number; each number occurs once.
   static std::map<std::int64_t, Json> by_number(const std::vector<Json>& events,
                                                 const std::string& kind) {
     std::map<std::int64_t, Json> result;
@@ -139,7 +139,7 @@ class Kill : public Command {
   }
 
  private:
-  // Shows every event to `see` before it reads the next one. A torn last line is none.
+  // Passes every event to `see` before it reads the next one. A torn last line does not count.
   template <class See>
   static std::vector<Json> read_until(int file, const See& see) {
     std::vector<Json> events;
@@ -167,7 +167,7 @@ TEST_F(Kill, AtAnyStepInAnyPrecisionWithAnyWorkers) {
   }
 }
 
-// Batch norm has running statistics, and the schedule changes from step to step.
+// Batch norm has running statistics, and the schedule changes the rate in every step.
 TEST_F(Kill, ANetworkWithBatchNormOnASchedule) {
   const std::string options =
       "--model resnet20 --lr-schedule poly --warmup-epochs 2 --workers 2 --lr 0.05 --dtype ";
@@ -183,10 +183,10 @@ TEST_F(Kill, OnTheBuiltInDigits) {
 
 // The checkpoint is that of a skipped step.
 TEST_F(Kill, RightAfterASkippedStep) {
-  // A scale at which f16 gradients overflow where the network is sure of a wrong class.
+  // With this scale, f16 gradients overflow where the network is sure of a wrong class.
   expect_unbroken_after_skips(
       train("--model lenet5 --lr 0.02 --dtype f16 --loss-scale 288000 --workers 0"));
-  // A rate that throws the network about, and a scale that shrinks step by step.
+  // The rate makes the network unstable, and the scale shrinks step by step.
   expect_unbroken_after_skips(train("--model resnet20 --lr 1 --dtype f16 --workers 2", 1));
 }
 

@@ -1,4 +1,4 @@
-// `mezzo plan --graph`: what a captured training step looks like, as text, JSON lines and picture.
+// Tests `mezzo plan --graph`: a captured training step as text, JSON lines and picture.
 #include <algorithm>
 #include <map>
 
@@ -58,7 +58,7 @@ TEST_F(PlanGraph, SaysWhatTheStepConsistsOf) {
   EXPECT_GT(result["nodes_backward"], 0);
 }
 
-// By path and operation, of those that both commands call the same.
+// Rules by path and operation, for operations that both commands name alike.
 std::map<std::string, std::string> rules_of(const std::vector<Json>& events) {
   std::map<std::string, std::string> rules;
   for (const Json& event : events_of(events, "op")) {
@@ -75,7 +75,7 @@ TEST_F(PlanGraph, TheRulesAreThoseOfTheForwardPass) {
     const auto in_graph = rules_of(events_for(concat("lenet5 ", options)));
     ASSERT_EQ(run(concat("plan lenet5 ", options, " --json ", path("eager.json"))).status, 0);
     for (const auto& [call, rule] : rules_of(read_events("eager.json"))) {
-      if (call.ends_with(" cast")) continue;  // the graph counts them apart
+      if (call.ends_with(" cast")) continue;  // the graph counts casts separately
       ASSERT_TRUE(in_graph.contains(call)) << call << " with " << options;
       EXPECT_EQ(in_graph.at(call), rule) << call << " with " << options;
     }
@@ -90,7 +90,7 @@ TEST_F(PlanGraph, NothingIsCastAtO0) {
   EXPECT_THAT(outcome.output, HasSubstr("converted none of "));
 }
 
-// The images, the logits, and nothing between them.
+// The images and the logits are cast, and nothing between them.
 TEST_F(PlanGraph, ResNet50StaysIn16BitsAtO2) {
   const Json result = result_for("resnet50 --amp O2 --dtype bf16 --image-size 64");
   EXPECT_LE(result["casts"], 2);
@@ -98,7 +98,7 @@ TEST_F(PlanGraph, ResNet50StaysIn16BitsAtO2) {
   EXPECT_GT(result["arena_bytes"], 0);
 }
 
-// f16 is trained with a loss scale, hence with more host work and an operation that scales.
+// f16 is trained with a loss scale, so it has more host work and a scaling operation.
 TEST_F(PlanGraph, TheScalerIsThatOfTheDtype) {
   const Json f16 = result_for("lenet5 --amp O2 --dtype f16");
   EXPECT_GT(f16["nodes"], result_for("lenet5 --amp O2 --dtype bf16")["nodes"]);

@@ -1,4 +1,4 @@
-// `mezzo plan` as a reader of a terminal meets it: lines of 100 columns that leave nothing out.
+// Tests the terminal output of `mezzo plan`: lines of 100 columns that leave nothing out.
 #include <algorithm>
 #include <set>
 #include <sstream>
@@ -24,7 +24,7 @@ std::size_t longest_line(const std::string& text) {
 }
 
 struct PlanTable : Command {
-  // What the command prints, and the events that it writes beside.
+  // The command's output, and the events that it writes.
   Outcome plan(const std::string& arguments) {
     fs::remove(path("plan.json"));
     Outcome outcome = run(concat("plan ", arguments, " --json ", path("plan.json")));
@@ -50,7 +50,7 @@ TEST_F(PlanTable, FitsAHundredColumns) {
   }
 }
 
-// The reasons that stand below the table, by their numbers; the lines of each put together.
+// The reasons below the table, in the order of their numbers; the lines of each are joined.
 std::vector<std::string> reasons_in(const std::string& output) {
   std::vector<std::string> reasons;
   const std::size_t begin = output.find("why  rule");
@@ -80,7 +80,7 @@ TEST_F(PlanTable, NamesEachReasonOnceAndItsNumberInEveryRow) {
   for (const Json& event : events) expected.insert(event["reason"]);
   ASSERT_GE(expected.size(), 4U);
   EXPECT_THAT(reasons, testing::UnorderedElementsAreArray(expected));
-  // A row for each operation, in the order of the calls, which ends with the number of its reason.
+  // There is a row for each operation, in call order, which ends with the number of its reason.
   std::istringstream rows(outcome.output);
   std::string line;
   std::getline(rows, line);

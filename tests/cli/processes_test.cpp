@@ -1,4 +1,4 @@
-// Commands that a launcher starts several times over, to train together.
+// Tests commands that a launcher starts several times, to train together.
 #include <gmock/gmock.h>
 
 #include "mezzo/core/error.h"
@@ -9,7 +9,8 @@ namespace {
 
 using testing::HasSubstr;
 
-// Also as root, and where there is one core; through memory alone, by calls that containers allow.
+// Works as root and on a single core; communicates only through memory, with calls that containers
+// allow.
 constexpr const char* kLaunch =
     "/usr/bin/env OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1 "
     "OMPI_MCA_btl=self,vader "
@@ -17,7 +18,7 @@ constexpr const char* kLaunch =
 
 class Together : public Command {
  protected:
-  // `mpirun -n 2 mezzo ARGUMENTS`; `options` are further ones of the second process alone.
+  // Runs `mpirun -n 2 mezzo ARGUMENTS`; `options` are added for the second process only.
   Outcome run_two(const std::string& arguments, const std::string& options = {}) const {
     return run_line(concat(kLaunch, "-n 1 ", MEZZO_COMMAND, " ", arguments, " : -n 1 ",
                            MEZZO_COMMAND, " ", arguments, " ", options));
@@ -67,8 +68,8 @@ TEST_F(Together, AResumedRunIsTheUnbrokenRun) {
   }
 }
 
-// Each computes a half of what one process does with batches of twice that size. Of f32 sums in
-// another order only the last bits differ.
+// Each process computes half of what one process does with batches of twice that size. f32 sums in
+// another order differ only in their last bits.
 TEST_F(Together, LossesAreThoseOfBatchesOfBoth) {
   const std::string options = "train --amp O0 --steps 5 --quiet --json ";
   ASSERT_EQ(run_two(concat(options, path("two"), " --batch-size 50")).status, 0);
@@ -82,7 +83,7 @@ TEST_F(Together, LossesAreThoseOfBatchesOfBoth) {
   }
 }
 
-// With batch norm, whose statistics are those of both.
+// With batch norm, whose statistics cover both processes.
 TEST_F(Together, SynchronizedNormsAreThoseOfBatchesOfBoth) {
   const std::string options =
       "train --model resnet20 --data shapes --image-size 16 --amp O0 --steps 1 --quiet --json ";
@@ -101,7 +102,7 @@ TEST_F(Together, ThereMustBeNormsToSynchronize) {
   EXPECT_THAT(outcome.errors, HasSubstr("[--sync-batchnorm] lenet5 has no batch normalization"));
 }
 
-// Also the one that the signal does not reach; the launcher has time for what is written then.
+// Includes the process that the signal does not reach; the launcher leaves time for writing.
 TEST_F(Together, ASignalEndsAllBehindTheSameStep) {
   const std::string options =
       concat(kTrain, "--epochs 1000 --checkpoint-dir ", path("run"), " --json ", path("log"));

@@ -1,4 +1,4 @@
-// --report: the page that a run leaves.
+// Tests --report: the page of a run.
 #include <gmock/gmock.h>
 
 #include "mezzo/core/error.h"

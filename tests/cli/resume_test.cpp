@@ -1,4 +1,4 @@
-// Checkpoints as a user meets them: a run that is ended, killed or gone on with.
+// Tests checkpoints as users see them: runs that are stopped, killed or resumed.
 #include <algorithm>
 #include <csignal>
 #include <cstdint>
@@ -15,8 +15,8 @@ namespace {
 
 using testing::HasSubstr;
 
-// In two parts, the second from a checkpoint, a run is bit for bit what it is in one: also in
-// mid-epoch, and with steps that were skipped while the scale was looked for.
+// A run in two parts, the second from a checkpoint, equals the unbroken run bit for bit. This
+// includes stops in mid-epoch, and skipped steps while the scale was searched for.
 TEST_F(Command, AResumedRunIsTheUnbrokenRun) {
   for (const char* precision : {"--amp O0", "--dtype bf16", "--dtype f16"}) {
     const std::string options = concat("train --batch-size 500 --momentum 0.9 --quiet ", precision);
@@ -33,7 +33,7 @@ TEST_F(Command, AResumedRunIsTheUnbrokenRun) {
   }
 }
 
-// The folder of the checkpoint that was written last.
+// The folder of the newest checkpoint.
 fs::path newest_checkpoint(const fs::path& folder) {
   fs::path newest;
   for (const auto& entry : fs::directory_iterator(folder)) newest = std::max(newest, entry.path());
@@ -45,15 +45,15 @@ TEST_F(Command, ARunThatLostItsLastStepsDoesThemAgain) {
   ASSERT_EQ(run(options + "--steps 24 --json " + path("a")).status, 0);
   const std::string part = options + "--checkpoint-every 5 --checkpoint-dir " + path("run");
   ASSERT_EQ(run(part + " --steps 13").status, 0);
-  fs::remove_all(newest_checkpoint(path("run")));  // as if it had been killed after step 12
+  fs::remove_all(newest_checkpoint(path("run")));  // as if killed after step 12
   ASSERT_EQ(run(part + " --steps 24 --resume --json " + path("b")).status, 0);
   std::vector<Json> expected = steps_of(read_events("a"));
   expected.erase(expected.begin(), expected.begin() + 10);
   EXPECT_EQ(steps_of(read_events("b")), expected);
 }
 
-// A command line that sends SIGTERM to a command once the file has a line of the pattern, and ends
-// with its status.
+// A command line that sends SIGTERM to a command once the file has a line that matches the pattern,
+// and ends with the command's status.
 std::string signalled(const std::string& arguments, const std::string& file,
                       const std::string& pattern) {
   return concat(MEZZO_COMMAND, " ", arguments, " & pid=$!; until grep -q '", pattern, "' ", file,
@@ -71,8 +71,8 @@ TEST_F(Command, ASignalEndsTheRunAfterItsStepAndKeepsIt) {
   EXPECT_FALSE(newest_checkpoint(path("run")).empty());
 }
 
-// The frame of a handler would be written over memory that oneDNN's stack pointer shows to: no
-// handler is ever run.
+// A handler's frame would overwrite memory to which oneDNN's stack pointer points, so no handler
+// may ever run.
 TEST_F(Command, SignalsAreWaitedForNotHandled) {
   const std::string script =
       concat(MEZZO_COMMAND, " train --model mlp --epochs 100000 --quiet --json ", path("log"),
@@ -86,7 +86,7 @@ TEST_F(Command, SignalsAreWaitedForNotHandled) {
   for (const int signal : {SIGINT, SIGTERM}) EXPECT_EQ(mask >> (signal - 1) & 1U, 0U) << signal;
 }
 
-// Only runs are asked to stop; anything else ends at once, with the status of the signal.
+// Only runs are asked to stop; other commands end at once, with the status of the signal.
 TEST_F(Command, ASignalEndsWhatIsNoRun) {
   const std::string script =
       concat(MEZZO_COMMAND, " bench --model mlp --steps 1000000 --quiet --json ", path("log"),
@@ -95,7 +95,7 @@ TEST_F(Command, ASignalEndsWhatIsNoRun) {
   EXPECT_EQ(WEXITSTATUS(std::system(script.c_str())), 128 + SIGTERM);
 }
 
-// The runs that were done by then are in the table, the log and the report.
+// The runs that were finished by then are in the table, the log and the report.
 TEST_F(Command, ASignalEndsAComparisonAfterItsStep) {
   const std::string script = signalled(
       "compare --model mlp --batch-size 500 --epochs 2 --quiet "
@@ -115,7 +115,7 @@ TEST_F(Command, ASignalEndsAComparisonAfterItsStep) {
   EXPECT_THAT(read_text("run.html"), HasSubstr("</html>"));
 }
 
-// The best epoch's checkpoint stays, and eval finds its accuracy again.
+// The best epoch's checkpoint stays, and eval computes its accuracy again.
 TEST_F(Command, KeepBestKeepsTheBestEpoch) {
   write_cifar10(folder_, 8);
   const std::string data = " --model mlp --batch-size 4 --data cifar10:" + path("");
@@ -139,7 +139,7 @@ TEST_F(Command, KeepBestKeepsTheBestEpoch) {
   EXPECT_TRUE(newest_checkpoint(path("run")).string().ends_with("best"));
 }
 
-// A run that was killed while it wrote left half a line; the next one begins a new one.
+// A run that was killed while writing left half a line; the next run starts a new line.
 TEST_F(Command, ATornLineOfTheLogIsDropped) {
   const std::string options = "train --model mlp --batch-size 500 --quiet --checkpoint-dir " +
                               path("run") + " --json " + path("log");
@@ -149,7 +149,7 @@ TEST_F(Command, ATornLineOfTheLogIsDropped) {
   EXPECT_EQ(steps_of(read_events("log")).size(), 3U);
 }
 
-// Standard output has the result alone.
+// Standard output only has the result.
 TEST_F(Command, WhereARunGoesOnIsProgress) {
   const std::string options =
       "train --model mlp --batch-size 500 --checkpoint-dir " + path("run") + " --steps ";
@@ -169,7 +169,7 @@ TEST_F(Command, ResumeTakesTheSameRunInOtherWords) {
   ASSERT_EQ(run(options + " --steps 1").status, 0);
   EXPECT_EQ(run(options + " --steps 2 --image-size 28").status, 0);
   EXPECT_EQ(run(options + " --steps 3 --image-size 32").status, 2);
-  fs::remove(path("w"));  // the checkpoint has newer ones
+  fs::remove(path("w"));  // the checkpoint has newer weights
   const Outcome outcome = run(options + " --steps 3 --report " + path("page"));
   EXPECT_EQ(outcome.status, 0) << outcome.errors;
   fs::remove_all(path("run"));

@@ -1,4 +1,4 @@
-// 16 bits that are not fast: which commands say so.
+// Tests which commands warn that 16 bits are not fast.
 #include <algorithm>
 #include <utility>
 
@@ -13,7 +13,7 @@ namespace {
 using testing::HasSubstr;
 
 struct SpeedWarnings : Command {
-  // What that command line writes to standard error on a CPU without fast 16 bits.
+  // The standard error of that command line on a CPU without fast 16 bits.
   std::string errors_of(const std::string& arguments) const {
     return run_line(concat("{ env MEZZO_MAX_ISA=avx2 ", MEZZO_COMMAND, " ", arguments,
                            " 2>&1 >/dev/null; }"))
@@ -35,7 +35,7 @@ TEST_F(SpeedWarnings, SaysOnceThat16BitsAreNotFastWhereTimeIsSpent) {
   }
 }
 
-// They promise no time, and scripts read what they say.
+// These commands promise no speed, and scripts read their output.
 TEST_F(SpeedWarnings, SaysNothingOfSpeedWhereNobodyTrains) {
   ASSERT_EQ(run("train --quiet --steps 1 --save " + path("w")).status, 0);
   for (const char* dtype : {"bf16", "f16"}) {

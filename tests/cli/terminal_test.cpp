@@ -1,4 +1,4 @@
-// What the command shows on a terminal.
+// Tests the command's output on a terminal.
 #include <cstdlib>
 #include <string>
 #include <thread>
@@ -20,7 +20,7 @@ using testing::Not;
 
 class Terminal : public Command {
  protected:
-  // What a command that succeeds writes to a terminal with so many columns as its standard error.
+  // The standard error of a successful command on a terminal with that many columns.
   static std::string shown_on(unsigned short columns, const std::string& arguments) {
     const int master = posix_openpt(O_RDWR | O_NOCTTY);
     EXPECT_TRUE(master >= 0 && grantpt(master) == 0 && unlockpt(master) == 0);
@@ -34,13 +34,13 @@ class Terminal : public Command {
     });
     const std::string line = concat(MEZZO_COMMAND, " ", arguments, " >/dev/null 2>", name);
     EXPECT_EQ(std::system(line.c_str()), 0);
-    close(terminal);  // then there is nothing more to read
+    close(terminal);  // then nothing is left to read
     reader.join();
     close(master);
     return shown;
   }
 
-  // The last state that was drawn, of a run of one step.
+  // The last drawn state of a run with one step.
   static std::string state_in(const std::string& shown) {
     const std::string clear = "\r\033[K";
     const std::size_t begin = shown.find(clear + "mlp  [") + clear.size();
@@ -54,7 +54,7 @@ TEST_F(Terminal, AStateIsNoWiderThanTheTerminal) {
   const std::string narrow = state_in(shown_on(40, train));
   EXPECT_EQ(narrow.size(), 39U) << narrow;
   EXPECT_THAT(narrow, HasSubstr("] 1/1"));
-  // One that does not say how wide it is has the usual 80.
+  // A terminal that does not report its width has the usual 80 columns.
   EXPECT_THAT(state_in(shown_on(0, train + " --epochs 1")), HasSubstr("ms/step"));
   EXPECT_THAT(shown_on(40, train + " --quiet"), Not(HasSubstr("mlp  [")));
 }

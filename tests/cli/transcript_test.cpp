@@ -1,5 +1,5 @@
-// The transcripts of the documents are what the command says: every line behind a `$` is run, in a
-// folder of its own, and what it prints is compared but for numbers.
+// Tests that the transcripts in the documents match the command: every line after a `$` is run in a
+// temporary folder, and its output is compared except for numbers.
 #include <regex>
 #include <sstream>
 #include <string>
@@ -13,11 +13,11 @@ namespace mezzo::cli_tests {
 namespace {
 
 struct Transcribed {
-  std::string line;    // without the `$`, in one
-  std::string output;  // as the document has it
+  std::string line;    // without the `$`, joined
+  std::string output;  // as in the document
 };
 
-// Of all blocks marked `console`.
+// The transcripts in all blocks marked `console`.
 std::vector<Transcribed> transcript_of(const std::string& document) {
   std::ifstream file(document);
   std::vector<Transcribed> found;
@@ -39,17 +39,17 @@ std::vector<Transcribed> transcript_of(const std::string& document) {
   return found;
 }
 
-// Losses differ in their last digits from CPU to CPU, and times from run to run.
+// Losses differ in their last digits between CPUs, and times between runs.
 std::string without_numbers(const std::string& text) {
   const std::regex sizes(" [0-9.]+ (B|kB|MB|GB|KiB|MiB|GiB)\\b");
   const std::regex numbers("[0-9]+(\\.[0-9]+)?(e-?[0-9]+)?");
   return std::regex_replace(std::regex_replace(text, sizes, " # bytes"), numbers, "#");
 }
 
-// Lines that begin so stand before the output of a line of the transcript.
+// Lines that begin with this precede the output of a transcript's line.
 constexpr const char* kMark = "-- next --";
 
-// One shell runs all of it, as a user's does, which knows variables.
+// One shell runs all lines, like a user's shell, which keeps variables.
 std::string script_of(const std::vector<Transcribed>& transcript, const std::string& folder) {
   std::string script = "cd '" + folder + "'\nmezzo() { " MEZZO_COMMAND " \"$@\"; }\n";
   for (const Transcribed& entry : transcript) {

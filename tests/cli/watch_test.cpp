@@ -1,4 +1,5 @@
-// What follows the validation, as a user of the command meets it: averages, plateaus, early ends.
+// Tests reactions to the validation, as users of the command see them: averages, plateaus, early
+// stops.
 #include <algorithm>
 #include <string>
 
@@ -12,7 +13,7 @@ namespace {
 
 using testing::HasSubstr;
 
-// The results are those of the averages, which --save writes and a checkpoint gives to others.
+// The results are those of the averages, which --save writes and checkpoints provide.
 TEST_F(Command, AveragedWeightsAreTestedSavedAndFound) {
   write_cifar10(folder_, 8);
   const std::string data = " --model mlp --batch-size 4 --data cifar10:" + path("");
@@ -35,7 +36,7 @@ TEST_F(Command, AveragedWeightsAreTestedSavedAndFound) {
     ASSERT_EQ(evaluated.status, 0) << evaluated.errors;
     EXPECT_EQ(read_events("eval").back()["loss"], events.back()["loss"]) << weights;
   }
-  // What is trained is the same as without them.
+  // The training itself is the same as without averages.
   const std::vector<Json> steps = steps_of(events);
   const Outcome again = run(options + " --quiet --json " + path("again"));
   ASSERT_EQ(again.status, 0);
@@ -60,7 +61,7 @@ TEST_F(Command, ARunThatDoesNotGetBetterEndsEarly) {
   EXPECT_EQ(stop[0]["epoch"], 3);
   EXPECT_EQ(stop[0]["best_epoch"], 1);
   EXPECT_EQ(stop[0]["monitor"], "loss");
-  // It is over, and tested again; more patience goes on.
+  // The run is already finished and is tested again; with more patience it continues.
   const Outcome over = run(options + " --resume --quiet");
   EXPECT_EQ(over.status, 0) << over.errors;
   EXPECT_THAT(over.output, HasSubstr("no step was left to do"));

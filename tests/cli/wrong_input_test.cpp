@@ -1,4 +1,4 @@
-// What the command says of arguments and environment variables that it does not know.
+// Tests messages about unknown arguments and environment variables.
 #include <algorithm>
 #include <cstdlib>
 #include <string>
@@ -198,7 +198,7 @@ TEST_F(Command, WrongInputGetsOneClearLineAndStatus2) {
   }
 }
 
-// Another last layer is trained, but not evaluated.
+// A new last layer can be trained, but not evaluated.
 TEST_F(Command, AdviceNamesOptionsThatThereAre) {
   ASSERT_EQ(run("train --model mlp --steps 1 --save " + path("w")).status, 0);
   const std::string misfit = " --model lenet5 --weights " + path("w");
@@ -212,7 +212,7 @@ TEST_F(Command, AdviceNamesOptionsThatThereAre) {
 
 class CommandWithVariable : public Command {
  protected:
-  // What a command that succeeds says on standard error, with an environment variable set.
+  // The standard error of a successful command with an environment variable set.
   std::string errors_under(const char* variable, const char* value, const std::string& arguments) {
     setenv(variable, value, 1);
     const Outcome outcome = run(arguments);

@@ -26,7 +26,7 @@ namespace {
 constexpr unsigned kWarp = 32;
 constexpr std::size_t kStack = 256UL << 10U;
 
-// A place where a function can stop in the middle, and go on later.
+// A stack on which a function can stop in the middle and continue later.
 class Fiber {
  public:
   // A fiber that runs `main` on a stack of its own.
@@ -42,12 +42,12 @@ class Fiber {
     context_.uc_link = nullptr;
     makecontext(&context_, main, 0);
   }
-  // The one that is running.
+  // The fiber that is already running.
   Fiber() : has_started_(true) {}
 
-  // Stops here and goes on there. swapcontext() would ask the system for the signal mask every
-  // time, which takes longer than most threads run, and clears the shadow of a whole stack under
-  // the address sanitizer.
+  // Stops here and continues there. swapcontext() would ask the system for the signal mask every
+  // time, which takes longer than most threads run. Under the address sanitizer it also clears the
+  // shadow of a whole stack.
   void switch_to(Fiber& other) {
     void* fake_stack = nullptr;
     leave(other, &fake_stack);
@@ -59,9 +59,9 @@ class Fiber {
     arrive(fake_stack);
   }
 
-  // To be called where a fiber begins and goes on. The address sanitizer has to know on which stack
-  // the program is; where those of the host's threads are, of which any may be the next to run what
-  // is queued, it says itself.
+  // Must be called where a fiber begins and where it continues. The address sanitizer has to know
+  // which stack the program is on. It knows the stacks of the host's threads by itself, any of
+  // which may be the next to run queued work.
 #ifdef __SANITIZE_ADDRESS__
   static void arrive(void* fake_stack) {
     __sanitizer_finish_switch_fiber(fake_stack, &came_from->stack_, &came_from->stack_bytes_);
@@ -76,8 +76,8 @@ class Fiber {
 #endif
 
  private:
-  ucontext_t context_{};  // where it begins
-  jmp_buf place_{};       // where it stopped
+  ucontext_t context_{};  // where the fiber begins
+  jmp_buf place_{};       // where the fiber stopped
   bool has_started_ = false;
 #ifdef __SANITIZE_ADDRESS__
   const void* stack_ = nullptr;
@@ -91,16 +91,16 @@ enum class State { kNew, kRunning, kAtBarrier, kInWarp, kDone };
 struct Thread {
   uint3 place{};
   State state = State::kNew;
-  std::int64_t waits_for = 0;  // the count of the barrier or the warp that lets it go on
+  std::int64_t waits_for = 0;  // the count of the barrier or warp at which it continues
   Line where;
   Fiber* fiber = nullptr;
 };
 
-// What the lanes of a warp tell each other. Two places in turns: the one is still being read when
+// The values that the lanes of a warp exchange. Two places alternate: one is still being read when
 // the first lane writes to the other.
 struct Warp {
   using Value = std::array<unsigned char, 16>;
-  std::int64_t exchanges = 0;  // that are done
+  std::int64_t exchanges = 0;  // completed so far
   unsigned arrived = 0;
   unsigned votes = 0;
   std::array<std::array<Value, kWarp>, 2> values{};
@@ -135,8 +135,8 @@ class Block {
   std::size_t started_ = 0;
   std::size_t done_ = 0;
   unsigned current_ = 0;
-  std::size_t next_ = 0;  // place in the order before which nobody can go on
-  // Of __syncthreads().
+  std::size_t next_ = 0;  // no thread before this place in the order can continue
+  // The count of completed __syncthreads().
   std::int64_t barriers_ = 0;
   std::size_t at_barrier_ = 0;
   bool any_ = false;
@@ -157,7 +157,8 @@ uint3 place_of(unsigned i, dim3 sizes) {
   return {i % sizes.x, i / sizes.x % sizes.y, i / sizes.x / sizes.y};
 }
 
-// Each fiber runs threads until one of them waits; it is that thread's then, until it returns.
+// Each fiber runs threads until one of them waits. The fiber then belongs to that thread until it
+// returns.
 void Block::fiber_main() {
   Fiber::arrive(nullptr);
   Block& b = block();
@@ -173,7 +174,7 @@ void Block::run_new_threads() {
   Fiber* own = threads_[current_].fiber;
   for (;;) {
     (*body_)();
-    // It may have waited: others have run since, and this one is the current one again.
+    // The thread may have waited: others have run since, and it is the current one again.
     threads_[current_].state = State::kDone;
     ++done_;
     if (started_ == threads_.size()) return;
@@ -207,8 +208,8 @@ bool Block::is_ready(const Thread& thread) const {
   return warps_[index / kWarp].exchanges >= thread.waits_for;
 }
 
-// The first in the order that can go on, so that some threads get as far ahead of the others as
-// barriers let them.
+// Resumes the first thread in the order that can continue, so that some threads get as far ahead of
+// the others as barriers allow.
 bool Block::resume_a_thread() {
   while (next_ < order_->size()) {
     const unsigned index = (*order_)[next_++];
@@ -262,7 +263,7 @@ bool Block::wait(bool any, Line where) {
     any_ = false;
     ++barriers_;
     next_ = 0;
-    stop(State::kAtBarrier, barriers_, where);  // so that the order decides who is next
+    stop(State::kAtBarrier, barriers_, where);  // so that the order decides which thread is next
   } else {
     stop(State::kAtBarrier, barriers_ + 1, where);
   }
@@ -321,7 +322,7 @@ unsigned chosen_order = [] {
   return text == nullptr ? 0 : static_cast<unsigned>(std::strtoul(text, nullptr, 10));
 }();
 
-// The first `count` numbers, in the order that is asked for.
+// The first `count` integers, in the requested order.
 std::vector<unsigned> order_of(unsigned count) {
   std::vector<unsigned> order(count);
   std::iota(order.begin(), order.end(), 0U);

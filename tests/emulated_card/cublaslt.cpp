@@ -1,4 +1,4 @@
-// cuBLASLt on the emulated card: the part that the library calls, as strict as its documentation.
+// cuBLASLt on the emulated card: the functions that mezzo calls, as strict as the documentation.
 #include <array>
 
 #include <cublasLt.h>
@@ -27,7 +27,7 @@ cublasStatus_t refuse(const char* call, cublasStatus_t status, const std::string
   return status;
 }
 
-// The described thing, or null if there is none any more.
+// The object behind a descriptor, or null if it does not exist any more.
 template <class T, class Opaque>
 T* find(Opaque* description) {
   return descriptions().has(description) ? static_cast<T*>(description) : nullptr;
@@ -52,7 +52,7 @@ cublasStatus_t destroy(Opaque* description, const char* call) {
   return CUBLAS_STATUS_SUCCESS;
 }
 
-// One value for an attribute.
+// A value that is written to an attribute.
 struct Value {
   const char* call;
   int attribute;
@@ -113,7 +113,7 @@ cublasStatus_t read(const char* call, const Descriptions& from, Problem& problem
 
 constexpr std::array<const char*, 5> kPlaceNames{"A", "B", "C", "D", "the bias"};
 
-// What lies in cublasLtMatmulAlgo_t.
+// The contents of cublasLtMatmulAlgo_t.
 struct Algorithm {
   static constexpr std::uint32_t kMark = 0x6d657a7aU;
 
@@ -125,7 +125,7 @@ struct Algorithm {
 };
 static_assert(sizeof(Algorithm) <= sizeof(cublasLtMatmulAlgo_t));
 
-// A number for everything that an algorithm is chosen for, pointers aside.
+// A hash of everything for which an algorithm is chosen, except pointers.
 std::uint64_t configuration_of(const Problem& p) {
   std::uint64_t hash = 0xcbf29ce484222325U;  // FNV-1a, by words
   const auto mix = [&](auto value) {
@@ -147,13 +147,13 @@ std::uint64_t configuration_of(const Problem& p) {
   return hash;
 }
 
-// The lowest bit that is set, up to the widest load that a card has: more is chance.
+// The lowest set bit, up to the widest load of a GPU; larger alignments are coincidence.
 std::uint32_t alignment_of(const void* data) {
   const std::uintptr_t bits = reinterpret_cast<std::uintptr_t>(data) | 16U;
   return static_cast<std::uint32_t>(bits & (0 - bits));
 }
 
-// What no kernel could load; empty if there is nothing.
+// Why no kernel could load the operands; empty if one can.
 std::string fault_of(const Algorithm& algorithm, const Problem& p) {
   const std::array<const Layout*, 5> matrices{&p.a, &p.b, &p.c, &p.d, &p.d};
   for (std::size_t i = 0; i < (p.has_bias() ? 5 : 4); ++i) {
@@ -174,7 +174,7 @@ Algorithm choose(const Problem& p, const Preference& preference) {
   std::copy(preference.alignments.begin(), preference.alignments.end(),
             algorithm.alignments.begin());
   algorithm.alignments[4] = alignment_of(p.operation.bias);
-  // The least precise that the caller puts up with: an invitation is a wish.
+  // Uses the least precise scheme that the caller allows, since the allowance counts as permission.
   for (const std::uint32_t scheme :
        {CUBLASLT_REDUCTION_SCHEME_OUTPUT_TYPE, CUBLASLT_REDUCTION_SCHEME_INPLACE,
         CUBLASLT_REDUCTION_SCHEME_COMPUTE_TYPE}) {
@@ -186,7 +186,7 @@ Algorithm choose(const Problem& p, const Preference& preference) {
   return algorithm;
 }
 
-// A call of cublasLtMatmul() with all that it needs when its turn comes.
+// A call of cublasLtMatmul() with everything that it needs when it runs.
 struct Call {
   Problem problem;
   Algorithm algorithm;
@@ -209,7 +209,7 @@ struct Call {
   float prepared(float value) const {
     return problem.operation.compute == CUBLAS_COMPUTE_32F_FAST_TF32 ? round_to_tf32(value) : value;
   }
-  // Reductions in the result's type make themselves felt: each half of a sum is rounded.
+  // Reductions in the result's type have an effect: each half of a sum is rounded.
   bool has_rounded_parts() const {
     return algorithm.reduction == CUBLASLT_REDUCTION_SCHEME_OUTPUT_TYPE ||
            algorithm.reduction == CUBLASLT_REDUCTION_SCHEME_INPLACE;
@@ -235,7 +235,7 @@ std::vector<Panels> Call::read_a(std::int64_t item) const {
   return parts;
 }
 
-// A column of op(B).
+// Reads a column of op(B).
 void Call::read_b(std::int64_t item, std::int64_t column, float* to) const {
   const Problem& p = problem;
   const bool transpose = p.operation.transpose_b == CUBLAS_OP_T;
@@ -252,13 +252,13 @@ void Call::add(const double* sums, std::vector<float>& totals) const {
   }
 }
 
-// Makes a column of D of its sums.
+// Computes a column of D from its sums.
 void Call::write(std::int64_t item, std::int64_t column, const std::vector<float>& totals) const {
   const Problem& p = problem;
   const Element type = element_of(p.d);
   for (std::int64_t i = 0; i < p.m; ++i) {
     float value = alpha * totals[static_cast<std::size_t>(i)];
-    if (beta != 0) {  // else C is not read: it may hold anything
+    if (beta != 0) {  // otherwise C is not read: it may hold anything
       value += beta * widen(type, c, item * p.c.step + column * p.c.stride + i);
     }
     if (p.has_bias()) value += widen(type, p.operation.bias, item * p.operation.bias_step + i);
@@ -266,7 +266,7 @@ void Call::write(std::int64_t item, std::int64_t column, const std::vector<float
   }
 }
 
-// Columns of the result, which begin with `first`.
+// Computes columns of the result, from `first` on.
 void Call::multiply(std::int64_t item, const std::vector<Panels>& parts, std::int64_t first,
                     std::int64_t count) const {
   const std::int64_t k = problem.k;
@@ -303,7 +303,7 @@ void Call::run() const {
   }
 }
 
-// What is wrong with the places of a call; empty if nothing is.
+// The fault in the memory of a call; empty if there is none.
 std::string fault_of_places(const Call& call) {
   const Problem& p = call.problem;
   const std::array<const void*, 5> places{call.a, call.b, call.c, call.d, p.operation.bias};
@@ -338,7 +338,7 @@ std::string fault_of_places(const Call& call) {
   return {};
 }
 
-// The algorithm of a call; that of an unspecified one is made for what is there.
+// The algorithm of a call. If it is unspecified, one is chosen for the given problem.
 cublasStatus_t read(const char* call, const cublasLtMatmulAlgo_t* from, const Call& places,
                     Algorithm& algorithm) {
   if (from == nullptr) {
@@ -537,7 +537,7 @@ cublasStatus_t cublasLtMatmul(cublasLtHandle_t handle, cublasLtMatmulDesc_t oper
   call.c = c;
   call.d = d;
   call.workspace = workspace;
-  // The host's, and its own again once the call is over.
+  // alpha and beta belong to the host, so the call copies them before it returns.
   std::memcpy(&call.alpha, alpha, sizeof(call.alpha));
   std::memcpy(&call.beta, beta, sizeof(call.beta));
   status = read(__func__, algo, call, call.algorithm);

@@ -1,4 +1,4 @@
-// What is asked of cuBLASLt: a product of matrices, and whether the library takes it.
+// A matrix product as requested from cuBLASLt, and whether the library supports it.
 #pragma once
 
 #include <array>
@@ -12,8 +12,8 @@
 
 namespace mezzo::emulated_card {
 
-// The descriptions behind the opaque types of the header. Values are checked when they are used,
-// like the real library does; their sizes at once.
+// The descriptions behind the opaque types of the header. Values are checked when they are used, as
+// in the real library; their sizes are checked immediately.
 struct Layout : cublasLtMatrixLayoutOpaque_t {
   std::uint32_t type = CUDA_R_32F;
   std::int32_t order = CUBLASLT_ORDER_COL;
@@ -21,7 +21,7 @@ struct Layout : cublasLtMatrixLayoutOpaque_t {
   std::uint64_t columns = 0;
   std::int64_t stride = 0;  // from column to column
   std::int32_t batch = 1;
-  std::int64_t step = 0;  // from one of the batch to the next
+  std::int64_t step = 0;  // from one matrix of the batch to the next
 };
 
 struct Operation : cublasLtMatmulDescOpaque_t {
@@ -43,7 +43,7 @@ struct Preference : cublasLtMatmulPreferenceOpaque_t {
   std::array<std::uint32_t, 4> alignments{256, 256, 256, 256};  // of a, b, c, d
 };
 
-// A product and all that decides about its algorithm, checked.
+// A checked product and everything that determines its algorithm.
 struct Problem {
   Operation operation;
   Layout a, b, c, d;
@@ -65,7 +65,7 @@ inline bool is_known_type(const Layout& layout) {
   return layout.type == CUDA_R_32F || layout.type == CUDA_R_16BF || layout.type == CUDA_R_16F;
 }
 
-// From the first to the last element of all matrices.
+// The distance from the first to the last element over all matrices.
 inline std::int64_t extent_of(const Layout& layout) {
   return layout.step * (layout.batch - 1) +
          layout.stride * (static_cast<std::int64_t>(layout.columns) - 1) +
@@ -76,7 +76,7 @@ inline ByteRange range_of(const Layout& layout, const void* data) {
   return {data, static_cast<std::size_t>(extent_of(layout)) * size_of(element_of(layout))};
 }
 
-// What is wrong with a matrix by itself; empty if nothing is.
+// The fault of a matrix by itself; empty if there is none.
 inline std::string fault_of(const Layout& layout) {
   constexpr std::uint64_t kMost = std::numeric_limits<std::int32_t>::max();
   if (layout.order != CUBLASLT_ORDER_COL) return "an order other than by columns";
@@ -88,7 +88,7 @@ inline std::string fault_of(const Layout& layout) {
   return {};
 }
 
-// Whether the matrices of a batch have no element in common, as results must.
+// Whether the matrices of a batch are disjoint, as results must be.
 inline bool are_apart(const Layout& d) {
   if (d.batch == 1) return true;
   const auto rows = static_cast<std::int64_t>(d.rows);
@@ -127,7 +127,7 @@ inline std::string fault_of_sizes(Problem& p) {
   return are_apart(p.d) ? std::string() : "results of the batch overlap";
 }
 
-// What the documentation's table of types has no line for.
+// Why the documentation's table of types has no row for a problem.
 inline std::string unsupported(const Problem& p) {
   const Operation& o = p.operation;
   for (const Layout* layout : {&p.a, &p.b, &p.c, &p.d}) {

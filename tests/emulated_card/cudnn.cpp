@@ -1,4 +1,4 @@
-// cuDNN's backend interface on the emulated card: convolutions, as strict as its documentation.
+// cuDNN's backend interface on the emulated card: convolutions, as strict as the documentation.
 #include <algorithm>
 #include <array>
 #include <memory>
@@ -91,7 +91,7 @@ Window window_of(const Node& node) {
   return window;
 }
 
-// Whether no two elements of a tensor lie in the same place.
+// Whether no two elements of a tensor share a memory location.
 bool is_apart(const Tensor& tensor) {
   std::array<std::size_t, 4> order{0, 1, 2, 3};
   std::sort(order.begin(), order.end(),
@@ -137,7 +137,7 @@ Convolution convolution_of(const Node& operation) {
   return p;
 }
 
-// The engines. What they refuse is chosen so that callers come to try the next one, the other
+// The engines. What they refuse is chosen so that callers have to try the next one, the other
 // heuristic, operands of another type, and doing without.
 enum class EngineKind : std::uint8_t { kTensorCore, kWinograd, kPlain, kFallback, kCompiled };
 
@@ -162,7 +162,7 @@ const std::vector<Engine>& engines() {
   return *all;
 }
 
-// More than anybody asks for, and engines that have to be compiled before those that have not.
+// More engines than a caller requests; those that must be compiled come first.
 std::vector<std::int64_t> usual_engines() {
   std::vector<std::int64_t> all{4, 4, 0, 1, 4, 2};
   all.insert(all.end(), 100, 1);
@@ -218,12 +218,12 @@ void check_support(const Engine& engine, const Convolution& p) {
 }
 
 Rounding rounding_of(const Engine& engine, const Convolution& p) {
-  if (engine.kind == EngineKind::kWinograd) return Rounding::kCoarse;  // whoever uses it sees it
+  if (engine.kind == EngineKind::kWinograd) return Rounding::kCoarse;  // its use is noticed
   const bool is_tf32 = engine.kind == EngineKind::kTensorCore && p.type() == Element::kF32;
   return is_tf32 ? Rounding::kTf32 : Rounding::kNone;
 }
 
-// A convolution, and perhaps an identity that takes its sums on.
+// A convolution, perhaps followed by an identity that takes its sums.
 Convolution convolution_of_graph(const Node& graph) {
   const auto& operations = graph.values.at(CUDNN_ATTR_OPERATIONGRAPH_OPS).parts;
   require(find_names(operations[0]->type) != nullptr, CUDNN_STATUS_NOT_SUPPORTED,
@@ -250,7 +250,7 @@ Convolution convolution_of_graph(const Node& graph) {
   return p;
 }
 
-// The engine and the convolution that a plan is for.
+// The engine and the convolution of a plan.
 struct Planned {
   const Engine& engine;
   Convolution convolution;
@@ -317,7 +317,7 @@ void finalize(Node& node) {
   node.is_final = true;
 }
 
-// Where GetAttribute() writes to.
+// The destination of GetAttribute().
 struct Request {
   std::int64_t room;
   std::int64_t* count;
@@ -326,11 +326,11 @@ struct Request {
   void give(std::span<const std::byte> bytes, std::size_t size) const {
     const auto available = static_cast<std::int64_t>(bytes.size() / size);
     const std::int64_t given = room == 0 ? available : std::min(room, available);
-    if (count != nullptr) *count = available;  // however much room there is
+    if (count != nullptr) *count = available;  // whatever the capacity is
     if (room > 0 && given > 0)
       std::memcpy(to, bytes.data(), static_cast<std::size_t>(given) * size);
   }
-  // The descriptor that the caller has made for result `i`.
+  // The descriptor that the caller has created for result `i`.
   std::shared_ptr<Node> made(std::int64_t i, Type type) const {
     const auto node = nodes().find(static_cast<const cudnnBackendDescriptor_t*>(to)[i]);
     require(node->type == type, CUDNN_STATUS_BAD_PARAM_DESCRIPTOR_TYPE,
@@ -392,7 +392,7 @@ void get(const Node& node, const Rule& rule, const Request& request) {
   request.give(node.values.at(rule.name).bytes, size_of(rule.type));
 }
 
-// The places that a pack gives to the tensors.
+// The address that a variant pack gives to a tensor.
 void* place_of(const Tensor& tensor, const Node& pack) {
   const auto uids = pack.all<std::int64_t>(CUDNN_ATTR_VARIANT_PACK_UNIQUE_IDS);
   const auto found = std::find(uids.begin(), uids.end(), tensor.uid);
@@ -407,8 +407,8 @@ void* place_of(const Tensor& tensor, const Node& pack) {
   return place;
 }
 
-// Seen on an H100 with cuDNN 9.19: engines that hand on the sums of a weight gradient give others
-// where 16-bit channels are no multiple of eight, and do not refuse.
+// Observed on an H100 with cuDNN 9.19: engines that pass the sums of a weight gradient on do not
+// refuse 16-bit channels that are not a multiple of eight, but give wrong sums.
 bool gives_wrong_sums(const Convolution& p) {
   return p.hands_on_sums && p.pass == Pass::kGradWeight &&
          (p.x.sizes[1] % 8 != 0 || p.y.sizes[1] % 8 != 0);

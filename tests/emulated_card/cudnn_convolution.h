@@ -11,16 +11,16 @@ namespace mezzo::emulated_card {
 
 using Sizes = std::array<std::int64_t, 4>;
 
-// Sizes and strides of images are n, c, h, w, those of weights o, c / groups, kh, kw.
+// The order of sizes and strides is n, c, h, w for images and o, c / groups, kh, kw for weights.
 struct Tensor {
   Element type = Element::kF32;
   Sizes sizes{};
   Sizes strides{};
   std::int64_t uid = 0;
   std::int64_t alignment = 1;
-  bool is_virtual = false;  // between two operations, and not in memory
+  bool is_virtual = false;  // between two operations, not in memory
 
-  // From the first to the last element.
+  // The distance from the first to the last element.
   std::int64_t extent() const {
     std::int64_t count = 1;
     for (std::size_t i = 0; i < sizes.size(); ++i) count += (sizes[i] - 1) * strides[i];
@@ -42,21 +42,21 @@ struct Convolution {
   Tensor x, weight, y;
   Window window;
   float alpha = 1, beta = 0;
-  bool hands_on_sums = false;  // an operation behind it, which does nothing, writes the result
+  bool hands_on_sums = false;  // an identity operation after it writes the result
 
   std::int64_t groups() const { return x.sizes[1] / weight.sizes[1]; }
   const Tensor& result() const {
     return pass == Pass::kForward ? y : pass == Pass::kGradInput ? x : weight;
   }
   Tensor& result() { return pass == Pass::kForward ? y : pass == Pass::kGradInput ? x : weight; }
-  // Of the operands, which must not differ.
+  // The type of the operands, which must agree.
   Element type() const { return pass == Pass::kForward ? x.type : y.type; }
 };
 
-// What an engine does to the operands before it multiplies them.
+// The rounding of operands before an engine multiplies them.
 enum class Rounding : std::uint8_t { kNone, kTf32, kCoarse };
 
-// A tensor in f32 with its channels innermost, and the tensor of an operand in the card's memory.
+// A tensor in f32 with its channels innermost, and the operand's tensor in device memory.
 class Dense {
  public:
   explicit Dense(const Tensor& tensor) : tensor_(tensor) {
@@ -85,7 +85,7 @@ class Dense {
       for (std::int64_t c = 0; c < tensor_.sizes[1]; ++c) {
         const std::int64_t at = first + c * tensor_.strides[1];
         float value = alpha * sums[c];
-        if (beta != 0) value += beta * widen(tensor_.type, to, at);  // else it may hold anything
+        if (beta != 0) value += beta * widen(tensor_.type, to, at);  // or it may hold anything
         narrow(tensor_.type, value, to, at);
       }
     });
@@ -96,7 +96,7 @@ class Dense {
     const Sizes& s = tensor_.sizes;
     return ((n * s[2] + h) * s[3] + w) * s[1];
   }
-  // Calls use(the pixel here, where it begins in the card's tensor).
+  // Calls use(the pixel here, its offset in the device's tensor).
   template <class Use>
   void for_each_pixel(const Use& use) {
     const Sizes& strides = tensor_.strides;
@@ -113,8 +113,8 @@ class Dense {
   std::vector<float> values_;
 };
 
-// A convolution with its places, ready to run. Products are taken with the zeros of the padding
-// too, like in most of cuDNN's engines: an infinite weight makes NaNs of them.
+// A convolution with its addresses, ready to run. It also multiplies the zeros of the padding, like
+// most of cuDNN's engines: an infinite weight turns them into NaNs.
 class ConvolutionRun {
  public:
   struct Places {
@@ -178,8 +178,7 @@ class ConvolutionRun {
     return steps / w.stride[axis] < p_.y.sizes[2 + axis] ? steps / w.stride[axis] : -1;
   }
 
-  // The channels of a group that meet the taps of a pixel: [taps, channels]. Zeros where there are
-  // none.
+  // Collects the channels of a group that meet the taps of a pixel: [taps, channels]. Padding is 0.
   void gather(const Dense& images, bool from_x, const Pixel& pixel, std::int64_t group,
               float* to) const {
     const std::int64_t channels = from_x ? group_c_ : group_o_;

@@ -1,4 +1,4 @@
-// The descriptors of the emulated cuDNN: attributes, and what refuses them.
+// The descriptors of the emulated cuDNN: their attributes, and the checks on them.
 #pragma once
 
 #include <cstddef>
@@ -40,13 +40,13 @@ using Type = cudnnBackendDescriptorType_t;
 using Name = cudnnBackendAttributeName_t;
 using ValueType = cudnnBackendAttributeType_t;
 
-// A descriptor. One that is part of another lives on in it when it is destroyed.
+// A descriptor. If another descriptor holds it, it survives its own destruction there.
 struct Node {
   struct Values {
     ValueType type{};
     std::int64_t count = 0;
     std::vector<std::byte> bytes;
-    std::vector<std::shared_ptr<const Node>> parts;  // of CUDNN_TYPE_BACKEND_DESCRIPTOR
+    std::vector<std::shared_ptr<const Node>> parts;  // for CUDNN_TYPE_BACKEND_DESCRIPTOR
   };
 
   Type type{};
@@ -69,7 +69,7 @@ struct Node {
   const Node& part(Name name) const { return *values.at(name).parts.front(); }
 };
 
-// The descriptors that exist.
+// The existing descriptors.
 class Nodes {
  public:
   void add(const std::shared_ptr<Node>& node) {

@@ -1,4 +1,4 @@
-// Which attributes the descriptors of the emulated cuDNN have.
+// The attributes that the descriptors of the emulated cuDNN have.
 #pragma once
 
 #include <algorithm>
@@ -16,7 +16,7 @@ namespace mezzo::emulated_card {
 
 enum class Use : std::uint8_t { kRequired, kOptional, kReadOnly };
 
-// An attribute of a descriptor: how many values of which type, and for parts, what they have to be.
+// An attribute of a descriptor: the number and type of its values, and what parts must be.
 struct Rule {
   Type of;
   Name name;
@@ -57,7 +57,7 @@ inline constexpr Rule kRules[] = {
      CUDNN_TYPE_BACKEND_DESCRIPTOR, 1, Use::kRequired, CUDNN_BACKEND_TENSOR_DESCRIPTOR},
     {CUDNN_BACKEND_OPERATIONGRAPH_DESCRIPTOR, CUDNN_ATTR_OPERATIONGRAPH_HANDLE, CUDNN_TYPE_HANDLE},
     {CUDNN_BACKEND_OPERATIONGRAPH_DESCRIPTOR, CUDNN_ATTR_OPERATIONGRAPH_OPS,
-     CUDNN_TYPE_BACKEND_DESCRIPTOR, 2},  // what the parts are: see check_part()
+     CUDNN_TYPE_BACKEND_DESCRIPTOR, 2},  // check_part() checks what the parts are
     {CUDNN_BACKEND_ENGINEHEUR_DESCRIPTOR, CUDNN_ATTR_ENGINEHEUR_OPERATION_GRAPH,
      CUDNN_TYPE_BACKEND_DESCRIPTOR, 1, Use::kRequired, CUDNN_BACKEND_OPERATIONGRAPH_DESCRIPTOR},
     {CUDNN_BACKEND_ENGINEHEUR_DESCRIPTOR, CUDNN_ATTR_ENGINEHEUR_MODE, CUDNN_TYPE_HEUR_MODE},
@@ -85,7 +85,7 @@ inline constexpr Rule kRules[] = {
      1, Use::kOptional},
 };
 
-// What the parts of a pass are called.
+// The names of the attributes of an operation.
 struct Names {
   Type operation;
   Name x, weight, y, window, alpha, beta;
@@ -111,7 +111,7 @@ inline constexpr Names kNames[] = {
      CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_FILTER_BETA},
 };
 
-// The names of an operation, or null for another descriptor.
+// The names of an operation's attributes, or null for another descriptor.
 inline const Names* find_names(Type type) {
   for (const Names& names : kNames) {
     if (names.operation == type) return &names;
@@ -196,7 +196,7 @@ inline void set(Node& node, const Rule& rule, std::int64_t count, const void* da
   node.values[rule.name] = std::move(values);
 }
 
-// Fills in a descriptor that the caller has made for a result.
+// Fills in a descriptor that the caller has created for a result.
 inline void put(Node& node, Name name, std::int64_t number) {
   Node::Values values{CUDNN_TYPE_INT64, 1, std::vector<std::byte>(sizeof(number)), {}};
   std::memcpy(values.bytes.data(), &number, sizeof(number));

@@ -1,4 +1,4 @@
-// Which engines of cuDNN are asked, and what becomes of a convolution that they refuse.
+// Tests which engines of cuDNN are tried, and what happens to a convolution that they refuse.
 #include <gtest/gtest.h>
 
 #include "mezzo/autograd/engine.h"
@@ -15,7 +15,7 @@ namespace {
 
 using emulated_card::cudnn_watch;
 
-// Sums of small integers: the same in every order.
+// Small integers, whose sums are the same in every order.
 Tensor integers(const Shape& shape, DType dtype) {
   return cast(cast(randn(shape) * 2, DType::kI32), dtype);
 }
@@ -69,8 +69,8 @@ Tensor weight_gradient(const Tensor& x, const Tensor& param, std::int64_t groups
   return leaf.grad();
 }
 
-// Engines for one result in f32 are compiled with something behind the convolution, and know no
-// groups: those are widened.
+// Engines with a single f32 result are compiled with an operation after the convolution and do not
+// support groups: operands of grouped convolutions are converted to f32.
 TEST_F(Cudnn, F32GradientsOf16BitImagesAreTheSumsThemselves) {
   const Tensor x = integers({2, 16, 9, 8}, DType::kBf16);
   for (const std::int64_t groups : {1, 2}) {
@@ -85,7 +85,7 @@ TEST_F(Cudnn, F32GradientsOf16BitImagesAreTheSumsThemselves) {
   }
 }
 
-// There is no engine for odd channels, and for other than multiples of eight one that is wrong.
+// Odd channels have no engine, and those that are not a multiple of eight have one that is wrong.
 TEST_F(Cudnn, ChannelsOf16BitsArePaddedForTheWeightsGradient) {
   for (const std::int64_t channels : {9, 12, 16}) {
     for (const DType dtype : {DType::kBf16, DType::kF16}) {
@@ -101,7 +101,7 @@ TEST_F(Cudnn, ChannelsOf16BitsArePaddedForTheWeightsGradient) {
   }
 }
 
-// Numbers of 16 bits are exact in TF32, those of f32 are not.
+// 16-bit values are exact in TF32, f32 values are not.
 TEST_F(Cudnn, OnlyWidenedOperandsAreComputedInTf32UnlessItIsAllowed) {
   const Tensor x = randn({2, 8, 6, 6});
   const Tensor weight = randn({8, 8, 3, 3});

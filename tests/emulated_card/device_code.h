@@ -1,4 +1,4 @@
-// What nvcc knows by itself and g++ does not: read before every translated file of kernels.
+// Definitions that nvcc has built in and g++ lacks: included before every translated kernel file.
 #pragma once
 
 #include <algorithm>
@@ -10,8 +10,8 @@
 #include <type_traits>
 #include <utility>
 
-// NVIDIA's own types and conversions, for the host. Read before __CUDACC__ is defined below, which
-// they take for nvcc.
+// NVIDIA's own types and conversions, for the host. They must be included before __CUDACC__ is
+// defined below, which would make them assume nvcc.
 #include <cuda_bf16.h>
 #include <cuda_fp16.h>
 #include <cuda_runtime_api.h>
@@ -51,7 +51,7 @@ inline unsigned __ballot_sync(unsigned mask, bool vote) {
   return mezzo::emulated_card::exchange_in_warp(mask, nullptr, 0, 0, nullptr, vote);
 }
 
-// Threads run one at a time, and none stops within these.
+// Threads run one at a time, and none of them is interrupted within these.
 template <class T>
 T atomicAdd(T* to, std::type_identity_t<T> term) {
   return std::exchange(*to, *to + term);
@@ -72,7 +72,7 @@ inline long long clock64() {
 }
 
 inline unsigned __float_as_uint(float x) { return std::bit_cast<unsigned>(x); }
-inline float __fmul_rn(float a, float b) { return a * b; }  // g++ makes no FMA across a call's end
+inline float __fmul_rn(float a, float b) { return a * b; }  // g++ forms no FMA across a call
 inline int __ffs(int bits) { return __builtin_ffs(bits); }
 using std::isfinite;
 using std::isinf;

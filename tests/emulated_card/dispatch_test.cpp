@@ -1,5 +1,5 @@
-// What computes a network's step on a card: products by the libraries, the rest by own kernels, and
-// nothing on the host.
+// Tests what computes a network's step on a device: the libraries compute matrix products and
+// convolutions, mezzo's kernels compute the rest, and the host computes nothing.
 #include <map>
 #include <memory>
 #include <set>

@@ -1,5 +1,5 @@
-// What the emulated libraries share: numbers in the card's memory, products of matrices, and words
-// about what is refused.
+// Shared code of the emulated libraries: elements in device memory, matrix products, and reports of
+// refusals.
 #pragma once
 
 #include <algorithm>
@@ -21,9 +21,9 @@
 
 namespace mezzo::emulated_card {
 
-// A library refuses something. Callers try something else then, and would do so, too, if they had
-// made a mistake, with a slow program and no word about it: a mistake ends the program. What is
-// refused for other reasons is said on stderr if MEZZO_EMULATED_CARD_LOG is set.
+// Reports that a library refuses something. Callers then try something else. They would do so after
+// a mistake, too, and the program would silently be slow, so a mistake ends the program. Other
+// refusals are printed to stderr if MEZZO_EMULATED_CARD_LOG is set.
 inline void report_refusal(const char* call, const std::string& why, bool is_mistake) {
   const std::string text = std::string(call) + ": " + why;
   if (is_mistake) give_up(text);
@@ -31,8 +31,7 @@ inline void report_refusal(const char* call, const std::string& why, bool is_mis
   if (is_on) std::fprintf(stderr, "emulated card: %s\n", text.c_str());
 }
 
-// The objects of a library that exist, so that those that have been destroyed, and those of others,
-// are told apart.
+// The existing objects of a library, so that destroyed ones and those of others are recognised.
 class Register {
  public:
   void add(const void* object) {
@@ -72,8 +71,8 @@ struct ByteRange {
   bool overlaps(const ByteRange& other) const { return begin < other.end && other.begin < end; }
 };
 
-// The contents of a workspace are nobody's business before and after: ones are NaNs to whoever
-// believes otherwise.
+// Fills a workspace with ones, which are NaNs: its contents must not matter before and after a
+// call.
 inline void spoil(void* workspace, std::size_t bytes) {
   constexpr int kOnes = 0xFF;
   if (bytes > 0) std::memset(workspace, kOnes, bytes);
@@ -93,7 +92,7 @@ void visit_element(Element element, const Use& use) {
   }
 }
 
-// Elements `first`, `first + step`, ... of an array.
+// Converts elements `first`, `first + step`, ... of an array.
 inline void widen(Element element, const void* array, std::int64_t first, std::int64_t step,
                   std::int64_t count, float* to) {
   visit_element(element, [&]<class T>(const T* /*type*/) {
@@ -120,7 +119,7 @@ inline float round_to(Element element, float value) {
                                    : static_cast<float>(Float16(value));
 }
 
-// What tensor cores make of f32 numbers: 11 significant bits, ties to even.
+// Rounds an f32 value as Tensor Cores do for TF32: 11 significant bits, ties to even.
 inline float round_to_tf32(float value) {
   constexpr std::uint32_t kDropped = 0x1fffU;
   const auto bits = std::bit_cast<std::uint32_t>(value);
@@ -129,8 +128,8 @@ inline float round_to_tf32(float value) {
   return std::bit_cast<float>(rounded & ~kDropped);
 }
 
-// The right-hand matrix of products, [depth, columns], with kWidth columns side by side for each
-// row: the order in which add_product() reads it.
+// The right-hand matrix of products, [depth, columns], stored with kWidth adjacent columns per row:
+// the order in which add_product() reads it.
 class Panels {
  public:
   static constexpr std::int64_t kWidth = 8;
@@ -157,7 +156,7 @@ class Panels {
 };
 
 // sums [kRows, b.columns()] += a [kRows, b.depth()] b, in one panel of b. Some hundred terms are
-// added up in f32 and the parts in f64, about as precisely as a card does with its many threads.
+// added up in f32 and these parts in f64, which is about as precise as a GPU with its many threads.
 template <int kRows>
 void add_panel(const float* a, const Panels& b, std::int64_t column, double* sums) {
   using Lanes = float __attribute__((vector_size(Panels::kWidth * sizeof(float))));

@@ -1,14 +1,14 @@
-# CUDA without a card: the kernels as C++ for the host, and a run time that runs them there. Of CUDA it
-# needs NVIDIA's headers only.
+# CUDA without a GPU: the kernels as C++ for the host, and a runtime that runs them there. It only
+# needs NVIDIA's CUDA headers.
 
 set(MEZZO_EMULATED_CARD_DIR "${CMAKE_CURRENT_LIST_DIR}")
 set(MEZZO_TRANSLATED_ROOT "${PROJECT_BINARY_DIR}/emulated_card")
 
-# Writes the files of kernels as C++ that g++ reads, to the build directory, under the names by which
-# they are included; a .cu gets a .cpp behind it. Three things of CUDA are no C++:
+# Writes kernel files as C++ for g++ into the build directory, under the names by which they are
+# included; a .cu file gets an additional .cpp ending. Three CUDA constructs are not C++:
 #   kernel<T><<<grid, threads, shared, stream>>>(arguments)
 #   __shared__ float sums[256];
-#   the card's assembler, which stands in parts for __CUDA_ARCH__ and is not seen here
+#   inline PTX assembly, which is in parts for __CUDA_ARCH__ and is skipped here
 function(mezzo_translate_cuda files)
   foreach(file IN LISTS files)
     cmake_path(RELATIVE_PATH file BASE_DIRECTORY "${PROJECT_SOURCE_DIR}" OUTPUT_VARIABLE to)
@@ -23,7 +23,7 @@ function(mezzo_translate_cuda files)
   endforeach()
 endfunction()
 
-# Has the target's .cu files compiled for the host.
+# Compiles the target's .cu files for the host.
 function(mezzo_compile_for_host target)
   get_target_property(sources ${target} SOURCES)
   get_target_property(directory ${target} SOURCE_DIR)
@@ -37,8 +37,8 @@ function(mezzo_compile_for_host target)
     list(APPEND translated "${MEZZO_TRANSLATED_ROOT}/${kernel}.cpp")
   endforeach()
   set_target_properties(${target} PROPERTIES SOURCES "${sources};${translated}")
-  # Of undefined behaviour, only what a card has no word for before it stops: a pack that is read where
-  # it must not lie. All the checks would take twice as long to compile.
+  # Of undefined behaviour, only misaligned packs are checked, for which a GPU stops without a
+  # message. All checks would take twice as long to compile.
   set(sanitizers "")
   if("undefined" IN_LIST MEZZO_SANITIZE)
     set(sanitizers ";-fno-sanitize=undefined;-fsanitize=alignment")
@@ -50,8 +50,8 @@ function(mezzo_compile_for_host target)
   target_include_directories(${target} SYSTEM PRIVATE "${MEZZO_CUDA_INCLUDE}" "${MEZZO_CUDNN_INCLUDE}")
 endfunction()
 
-# mezzo_emulated_card: the objects of the library's CUDA kernels, for the host, and of the card. Linked
-# before the library they take the place of its own.
+# mezzo_emulated_card: the objects of the library's CUDA kernels, compiled for the host, and of the
+# emulated card. Linked before the library, they replace the library's own kernels.
 function(mezzo_add_emulated_card)
   find_path(MEZZO_CUDA_INCLUDE cuda_runtime_api.h
     HINTS ${CUDAToolkit_INCLUDE_DIRS} ENV CUDA_PATH /usr/local/cuda PATH_SUFFIXES include)
@@ -73,11 +73,11 @@ function(mezzo_add_emulated_card)
   set_target_properties(mezzo_emulated_card PROPERTIES UNITY_BUILD OFF)
   target_link_libraries(mezzo_emulated_card PRIVATE OpenMP::OpenMP_CXX mezzo_warnings mezzo_sanitize)
   target_include_directories(mezzo_emulated_card PRIVATE "${PROJECT_SOURCE_DIR}" "${PROJECT_BINARY_DIR}/generated")
-  # Waiting for other threads is what takes the time, and compiling.
+  # Most of the time goes into waiting for other threads and into compiling.
   target_compile_options(mezzo_emulated_card PRIVATE -O1)
 endfunction()
 
-# Gives the library these objects for its own.
+# Makes the library use these objects as its own.
 function(mezzo_use_emulated_card)
   get_target_property(sources mezzo SOURCES)
   list(FILTER sources EXCLUDE REGEX "/kernels/cuda/")

@@ -1,5 +1,5 @@
-// What the emulated card does like a real one, and what it notices that a real one lets pass or
-// shows only now and then.
+// Tests what the emulated card does like a real GPU, and which mistakes it finds that a real GPU
+// would hide or show only sometimes.
 #include <cmath>
 #include <vector>
 
@@ -156,7 +156,7 @@ TEST_F(EmulatedCardDeathTest, KernelsDoNotReachOrdinaryMemory) {
   EXPECT_DEATH((index_kernel<<<1, 1, 0, stream>>>(&here)), "ordinary memory of the host");
 }
 
-#ifndef __SANITIZE_ADDRESS__  // there the card's blocks are the host's
+#ifndef __SANITIZE_ADDRESS__  // under it the card's blocks are in host memory
 TEST_F(EmulatedCardDeathTest, TheHostDoesNotReachTheCardsMemory) {
   int* block = ints(1);
   EXPECT_DEATH(*static_cast<volatile int*>(block) = 1, "");
@@ -179,7 +179,7 @@ TEST_F(EmulatedCard, WorkRunsWhenTheHostWaitsForIt) {
   EXPECT_EQ(read(block, 1)[0], 2);
   int ordinary = 3;
   cudaMemcpyAsync(block, &ordinary, sizeof(int), cudaMemcpyHostToDevice, stream);
-  ordinary = 4;  // has been read
+  ordinary = 4;  // has already been read
   EXPECT_EQ(read(block, 1)[0], 3);
   cudaFree(pinned);
 }

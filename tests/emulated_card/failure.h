@@ -1,4 +1,4 @@
-// What ends a program that does to the emulated card what a real one would not stand.
+// Ends a program that does something a real GPU would not survive.
 #pragma once
 
 #include <cstdio>
@@ -7,8 +7,8 @@
 
 namespace mezzo::emulated_card {
 
-// Says what is wrong on stderr and aborts: there is no meaningful way on, and the place where it
-// happened is on the stack.
+// Prints what is wrong to stderr and aborts. There is no meaningful way to continue, and the stack
+// shows where it happened.
 [[noreturn]] inline void give_up(const std::string& what) {
   std::fprintf(stderr, "emulated card: %s\n", what.c_str());
   std::abort();

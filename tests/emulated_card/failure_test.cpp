@@ -1,4 +1,4 @@
-// What is said where a card has failed, or cannot be used.
+// Tests the messages for a device that has failed or cannot be used.
 #include <cstdlib>
 
 #include <cuda_runtime_api.h>
@@ -21,7 +21,7 @@ TEST(Failure, AKernelThatFailedIsNoWantOfMemory) {
   const auto take = [](std::int64_t count) {
     empty({count}, DType::kF32, Format::kContiguous, kCard);
   };
-  take(1);  // makes the thread's queue
+  take(1);  // creates the thread's stream
   emulated_card::set_failure(cudaErrorIllegalAddress);
   const std::string message = message_of<DeviceError>([&] { take(1 << 20); });
   emulated_card::set_failure(cudaSuccess);
@@ -29,7 +29,7 @@ TEST(Failure, AKernelThatFailedIsNoWantOfMemory) {
                              Not(HasSubstr("out of memory"))));
 }
 
-// Run again with an older driver, and with none: see CMakeLists.txt.
+// Also run with an older driver, and with none: see CMakeLists.txt.
 TEST(NoCard, IsExplained) {
   const char* driver = std::getenv("MEZZO_EMULATED_CARD_DRIVER");  // NOLINT(concurrency-mt-unsafe)
   if (driver == nullptr) GTEST_SKIP() << "there is a card";

@@ -11,13 +11,13 @@
 
 namespace mezzo::emulated_card {
 
-// cudaErrorInvalidConfiguration for what no card takes.
+// cudaErrorInvalidConfiguration for sizes that no GPU supports.
 cudaError_t check_grid(dim3 blocks, dim3 threads);
-// What cudaGetLastError() will say.
+// Sets the result of the next cudaGetLastError().
 void set_last_error(cudaError_t error);
 cudaError_t queue_kernel(dim3 blocks, dim3 threads, cudaStream_t stream,
                          std::function<void()> body);
-// Ends the program if a kernel is given an address that a card cannot reach.
+// Ends the program if a kernel gets an address that a device cannot access.
 void check_reachable(const void* data);
 
 class Grid {
@@ -27,7 +27,7 @@ class Grid {
     if (shared != 0) give_up("shared memory that is sized by the launch is not emulated");
   }
 
-  // Arguments are copied, as a launch does: what they point at has to be on the card.
+  // Arguments are copied, as in a launch: what they point to must be in device memory.
   template <class Kernel, class... Args>
   void launch(const Kernel& kernel, const Args&... args) const {
     static_assert((std::is_trivially_copyable_v<Args> && ...), "arguments are copied as bytes");

@@ -18,7 +18,7 @@ constexpr bool kIsSanitized = true;
 constexpr bool kIsSanitized = false;
 #endif
 
-constexpr std::size_t kAlignment = 256;  // what cudaMalloc() gives
+constexpr std::size_t kAlignment = 256;  // of cudaMalloc()
 constexpr int kOnes = 0xFF;
 
 struct Block {
@@ -37,18 +37,18 @@ std::size_t round_up(std::size_t bytes) {
 
 char* arena() {
   static char* const start = [] {
-    // Pages are the machine's once they are touched.
+    // Pages take memory of the machine only once they are touched.
     void* room =
         mmap(nullptr, kRoom, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
     if (room == MAP_FAILED) give_up("no address space for the card's memory");
-    // Large pages: to protect many small ones takes longer than most kernels.
+    // Large pages: protecting many small ones would take longer than most kernels.
     static_cast<void>(madvise(room, kRoom, MADV_HUGEPAGE));
     return static_cast<char*>(room);
   }();
   return start;
 }
 
-int depth = 0;  // of Access
+int depth = 0;  // nested Access objects
 std::size_t used_by_others = 0;
 
 void protect(int access) {
@@ -71,7 +71,7 @@ char* find_room(std::size_t bytes) {
 }
 
 void* take_from_host(std::size_t bytes, cudaMemoryType type) {
-  // Not rounded up: the address sanitizer finds what reads or writes one byte too many.
+  // Not rounded up, so that the address sanitizer finds accesses one byte past the end.
   void* block = nullptr;
   if (posix_memalign(&block, kAlignment, std::max<std::size_t>(bytes, 1)) != 0) return nullptr;
   std::memset(block, kOnes, bytes);

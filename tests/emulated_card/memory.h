@@ -1,4 +1,4 @@
-// The memory of the emulated card, and pinned memory of the host.
+// The memory of the emulated card, and the host's pinned memory.
 #pragma once
 
 #include <cstddef>
@@ -7,9 +7,9 @@
 
 namespace mezzo::emulated_card {
 
-// Lets the host's instructions reach the card's memory while it exists. Otherwise they end the
-// program with a segmentation fault, as on a machine with a real card; not so in sanitized builds,
-// where every block is one of the host's, so that accesses past its end are found.
+// While it exists, host instructions can access device memory. Otherwise they end the program with
+// a segmentation fault, as on a machine with a real GPU. In sanitized builds this does not apply:
+// there every block is host memory, so that accesses past its end are found.
 class Access {
  public:
   Access();
@@ -18,19 +18,20 @@ class Access {
   Access& operator=(const Access&) = delete;
 };
 
-inline constexpr std::size_t kRoom = 4UL << 30U;  // bytes of the card
+inline constexpr std::size_t kRoom = 4UL << 30U;  // total device memory in bytes
 
-// What is left of it, less what other programs are said to use.
+// The free device memory, without what other programs are said to use.
 std::size_t free_bytes();
 void set_used_by_others(std::size_t bytes);
 
-// Null if there is no room. Filled with ones: what reads it before it is written finds NaNs.
+// Null if there is not enough memory. The block is filled with ones, so that reading it before
+// writing gives NaNs.
 void* take_memory(std::size_t bytes);
 void* take_pinned(std::size_t bytes);
-// False if no such block has been taken.
+// False if no such block is allocated.
 bool give_back_memory(void* block);
 
-// Where a byte lies; cudaMemoryTypeUnregistered for the host's ordinary memory.
+// The kind of memory at an address; cudaMemoryTypeUnregistered for ordinary host memory.
 cudaMemoryType type_of(const void* data);
 
 }  // namespace mezzo::emulated_card

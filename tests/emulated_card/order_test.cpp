@@ -1,4 +1,4 @@
-// A card runs the threads of a block, and the blocks, in any order: each gives the same bits.
+// A GPU runs the threads of a block, and the blocks, in any order: each order gives the same bits.
 #include <gtest/gtest.h>
 
 #include "mezzo/ops/dispatcher/call.h"
@@ -11,7 +11,7 @@ namespace {
 
 class EveryOpInAnyOrder : public testing::TestWithParam<const OpDef*> {};
 
-// Widened to f32, which keeps every number apart; a NaN equals itself by its bits.
+// Results converted to f32, which keeps all values distinct; NaNs are compared by their bits.
 std::vector<std::vector<float>> results(const OpDef& op, const std::vector<Tensor>& inputs,
                                         const Attrs& attrs) {
   std::vector<std::vector<float>> all;

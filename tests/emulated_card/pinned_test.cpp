@@ -1,4 +1,4 @@
-// When pinned memory is handed out again: on this card, what is queued is certainly not done.
+// Tests when pinned memory is reused: on this card, queued work has certainly not run yet.
 #include "mezzo/kernels/cuda/pinned.h"
 
 #include <cuda_runtime_api.h>

@@ -13,7 +13,7 @@
 using Work = std::function<void()>;
 using Clock = std::chrono::steady_clock;
 
-// The types that the run time's header declares.
+// The types that the CUDA runtime's header declares.
 struct CUgraph_st {
   std::vector<Work> work;
 };
@@ -24,9 +24,9 @@ struct CUgraphExec_st {
 
 struct CUstream_st {
   std::deque<Work> queued;
-  std::int64_t accepted = 0;  // how many were queued, and how many of them are done
+  std::int64_t accepted = 0;  // number of tasks queued so far; the next counts those that ran
   std::int64_t done = 0;
-  // While it is recorded:
+  // While a recording is in progress:
   cudaGraph_t graph = nullptr;
   std::thread::id recorder{};
   cudaStreamCaptureMode mode{};
@@ -34,11 +34,11 @@ struct CUstream_st {
 };
 
 struct CUevent_st {
-  cudaStream_t stream = nullptr;  // where it was recorded last, behind how much
+  cudaStream_t stream = nullptr;  // the stream of the last recording, and the work before it
   std::int64_t behind = 0;
   bool is_recorded_in_graph = false;
   Clock::time_point time{};
-  int pending = 0;  // how often it is queued
+  int pending = 0;  // number of times it is queued
   bool is_destroyed = false;
 };
 
@@ -78,7 +78,7 @@ std::recursive_mutex& machine() {
 
 cudaError_t queue(cudaStream_t stream, Work work) {
   const std::lock_guard lock(machine());
-  if (stream == nullptr) return cudaErrorInvalidValue;  // nothing of ours uses the default stream
+  if (stream == nullptr) return cudaErrorInvalidValue;  // mezzo never uses the default stream
   if (stream->graph != nullptr) {
     if (stream->is_broken) return cudaErrorStreamCaptureInvalidated;
     stream->graph->work.push_back(std::move(work));
@@ -134,11 +134,11 @@ cudaError_t cudaStreamSynchronize(cudaStream_t stream) {
 
 cudaError_t cudaStreamWaitEvent(cudaStream_t stream, cudaEvent_t event, unsigned /*flags*/) {
   const std::lock_guard lock(machine());
-  // An event of a recording joins streams to it, and one from outside has no place in it. Nothing
-  // of ours does either.
+  // Waiting for a recorded event joins the stream to that recording, and an event from outside
+  // cannot be part of it. mezzo does neither.
   if (stream->graph != nullptr) return break_recording(stream, cudaErrorStreamCaptureIsolation);
   if (event->is_recorded_in_graph) return cudaErrorStreamCaptureIsolation;
-  if (event->stream == nullptr) return cudaSuccess;  // never recorded: there is nothing to wait for
+  if (event->stream == nullptr) return cudaSuccess;  // never recorded: nothing to wait for
   return queue(stream,
                [other = event->stream, behind = event->behind] { run_up_to(other, behind); });
 }
@@ -216,7 +216,7 @@ cudaError_t cudaEventCreateWithFlags(cudaEvent_t* event, unsigned /*flags*/) {
   return cudaEventCreate(event);
 }
 
-// What is queued may still write its time.
+// Queued work may still write the event's time.
 cudaError_t cudaEventDestroy(cudaEvent_t event) {
   const std::lock_guard lock(machine());
   event->is_destroyed = true;

@@ -1,4 +1,4 @@
-// What runs on the emulated card, in which order.
+// The streams of the emulated card: which work runs in which order.
 #pragma once
 
 #include <functional>
@@ -8,25 +8,24 @@
 
 namespace mezzo::emulated_card {
 
-// Queues work in a stream, or adds it to the graph that the stream is recorded into. It runs when
-// the host waits for it and no sooner, as on a card that is far behind: whatever the host changes
-// or reads too early then makes a difference. Memory of the card is accessible within it, and
-// nowhere else. Fails like a launch in a stream whose recording has been broken.
+// Queues work in a stream, or adds it to the graph into which the stream is recorded. The work runs
+// when the host waits for it and no sooner, as on a very slow GPU: whatever the host changes or
+// reads too early then makes a difference. Only within the work is device memory accessible. Fails
+// like a launch in a stream whose recording was invalidated.
 cudaError_t queue(cudaStream_t stream, std::function<void()> work);
 
-// Runs what is queued in the stream, or in all of them.
+// Runs the queued work of a stream, or of all streams.
 void run_queued(cudaStream_t stream);
 void run_all_queued();
 
-// For calls that may wait for the card: what the calling thread records is broken by them, unless
-// it has asked for cudaStreamCaptureModeRelaxed.
+// For calls that may wait for the device: they invalidate the calling thread's recordings, unless
+// it requested cudaStreamCaptureModeRelaxed.
 cudaError_t check_may_wait();
 
-// As if a kernel had failed: calls that may wait fail so from now on. For tests, which take it
-// back.
+// Simulates a failed kernel: calls that may wait fail with this error from now on. Tests reset it.
 void set_failure(cudaError_t error);
 
-// Held by every call of the run time, and while work runs.
+// Held by every call of the runtime, and while work runs.
 std::recursive_mutex& machine();
 
 }  // namespace mezzo::emulated_card

@@ -1,4 +1,4 @@
-// What graph mode computes again to save memory depends on how much a card has left.
+// Tests that what graph mode recomputes to save memory depends on a device's free memory.
 #include <cstdint>
 #include <memory>
 #include <vector>
@@ -21,11 +21,11 @@
 namespace mezzo {
 namespace {
 
-// A card of which others have all but so much, while this exists.
+// While it exists, other programs use all but that much of the device's memory.
 class Left {
  public:
   explicit Left(std::size_t bytes) {
-    backend_of(kCard).trim(kCard);  // what is cached would be left, too
+    backend_of(kCard).trim(kCard);  // otherwise cached blocks would be free, too
     emulated_card::set_used_by_others(backend_of(kCard).available(kCard) - bytes);
   }
   ~Left() { emulated_card::set_used_by_others(0); }
@@ -46,7 +46,7 @@ struct Trained {
   std::int64_t peak_bytes = 0;
 };
 
-// Steps of a residual network in graph mode, the last of them recorded.
+// Runs steps of a residual network in graph mode, the last ones recorded.
 Trained train_in_graph_mode() {
   manual_seed(5);
   const std::unique_ptr<nn::Module> net = models::create("resnet20");

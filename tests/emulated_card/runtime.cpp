@@ -1,4 +1,4 @@
-// The calls of the CUDA run time that are not about order: devices, memory, copies, errors,
+// The calls of the CUDA runtime that do not concern order: devices, memory, copies, errors,
 // launches.
 #include <algorithm>
 #include <cstdlib>
@@ -19,8 +19,8 @@
 namespace mezzo::emulated_card {
 namespace {
 
-// Few, so that a grid is soon smaller than its work and threads have to go on to the next.
-// MEZZO_EMULATED_CARD_MULTIPROCESSORS says how many there are otherwise.
+// A small number, so that a grid is soon smaller than its work, and threads have to continue with
+// further elements. MEZZO_EMULATED_CARD_MULTIPROCESSORS overrides it.
 int multiprocessors() {
   static const int count = [] {
     const char* text =
@@ -30,7 +30,7 @@ int multiprocessors() {
   return count;
 }
 
-// MEZZO_EMULATED_CARD_DRIVER is the version of CUDA that the driver is for, 0 for none.
+// MEZZO_EMULATED_CARD_DRIVER is the CUDA version that the driver supports, 0 for no driver.
 int driver() {
   static const int version = [] {
     const char* text = std::getenv("MEZZO_EMULATED_CARD_DRIVER");  // NOLINT(concurrency-mt-unsafe)
@@ -46,7 +46,7 @@ cudaError_t note(cudaError_t error) {
   return error;
 }
 
-// Memory that a card reads and writes while the host goes on.
+// Whether a device can access memory while the host continues.
 bool is_reachable(const void* data) { return type_of(data) != cudaMemoryTypeUnregistered; }
 
 }  // namespace
@@ -71,7 +71,7 @@ cudaError_t queue_kernel(dim3 blocks, dim3 threads, cudaStream_t stream,
 
 void check_reachable(const void* data) {
   const std::lock_guard lock(machine());
-  // Empty tensors lie at null, or at an offset from it, or one past the end of a block.
+  // Empty tensors lie at null, at an offset from it, or one past the end of a block.
   constexpr std::uintptr_t kPage = 4096;
   if (reinterpret_cast<std::uintptr_t>(data) < kPage || is_reachable(data) ||
       is_reachable(static_cast<const char*>(data) - 1)) {
@@ -200,8 +200,8 @@ cudaError_t cudaMemsetAsync(void* to, int value, std::size_t bytes, cudaStream_t
   return note(queue(stream, [=] { std::memset(to, value, bytes); }));
 }
 
-// Ordinary memory takes part at once: it is read before the call returns, and written when the call
-// returns, after all that is queued before.
+// Ordinary host memory makes the copy synchronous. It is read before the call returns, or written
+// when the call returns, after all previously queued work.
 cudaError_t cudaMemcpyAsync(void* to, const void* from, std::size_t bytes, cudaMemcpyKind kind,
                             cudaStream_t stream) {
   const std::lock_guard lock(machine());

@@ -1,5 +1,5 @@
-// What goes to a card beside the work there. On this card nothing is done before somebody waits for
-// it, so each order that the streams allow can be had.
+// Tests copies to a device that run beside its work. On this card nothing runs before someone waits
+// for it, so every order that the streams allow can be produced.
 #include "mezzo/core/upload.h"
 
 #include <vector>
@@ -20,8 +20,8 @@ namespace {
 
 constexpr std::int64_t kSize = 5000;
 
-// The tests are about memory that was in use a moment ago. Only where an address sanitizer watches
-// blocks is none handed out again.
+// The tests are about recently freed memory being reused. Only the address sanitizer prevents reuse
+// of blocks.
 void expect_again(const void* block, const void* before) {
   if (!kBlocksAreWatched) {
     EXPECT_EQ(block, before);

@@ -89,7 +89,7 @@ def facts():
 
 
 def main():
-    # Computing in bf16 on a CPU ends the process: it has no kernels for it there.
+    # Computing in bf16 on a CPU ends the process, since there are no kernels for it.
     casts = {"autocast on CPUs, f16": {"level": "auto", "lower": "f16",
                                        "answers": in_region("f16")}}
     common.write("megengine", "MegEngine", mge.__version__, casts=casts, scalers=scalers(),

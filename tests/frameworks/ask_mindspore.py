@@ -11,7 +11,7 @@ import common
 NAMES = {ms.float32: "f32", ms.float16: "f16", ms.bfloat16: "bf16", ms.float64: "f64"}
 DTYPES = {name: dtype for dtype, name in NAMES.items()}
 
-# What the layer's own parameters are in an operation that is a layer: its arrays but the first.
+# The parameters of operations that are layers: all of their arrays but the first.
 LAYERS = {
     "conv2d": (lambda: nn.Conv2d(4, 4, 3, pad_mode="valid", has_bias=True), ["weight", "bias"]),
     "conv_transpose2d": (lambda: nn.Conv2dTranspose(4, 4, 3, pad_mode="valid", has_bias=True),
@@ -43,7 +43,7 @@ FUNCTIONS = {
     "upsample_bilinear2d": lambda x: ops.interpolate(x, scale_factor=2.0, mode="bilinear",
                                                      recompute_scale_factor=True),
 }
-# O1 writes networks anew from their source, which fails for lambdas and for LeakyReLU.
+# O1 rewrites networks from their source, which fails for lambdas and for LeakyReLU.
 REWRITABLE = [name for name in common.OPERATIONS
               if name in LAYERS and name != "leaky_relu"
               or name in FUNCTIONS and FUNCTIONS[name].__name__ != "<lambda>"]
@@ -51,9 +51,9 @@ SEEN = []
 
 
 class Layer(nn.Cell):
-    """A network of one layer, which notes what the layer gives: outputs of networks are cast.
+    """A network of one layer, which records the layer's output, since outputs of networks are cast.
 
-    At O1 these classes are written anew, and note nothing; outputs stay as they are there.
+    At O1 MindSpore rewrites these classes, so they record nothing; outputs are not cast there.
     """
 
     def __init__(self, layer):
@@ -89,7 +89,7 @@ class Call(nn.Cell):
 
 
 def network_of(name, tensors):
-    """The network, and what it is called with."""
+    """The network and its arguments."""
     if name in FUNCTIONS:
         return Call(FUNCTIONS[name]), tensors
     if name not in LAYERS:
@@ -125,7 +125,7 @@ def gradient(step):
 
 
 def scaler_steps(options, steps):
-    """The scaler of loops that are written as functions."""
+    """The scaler for loops that are written as functions."""
     init, growth, _, interval = options
     scaler = amp.DynamicLossScaler(init, growth, interval)
     scales, taken = [], []
@@ -138,7 +138,7 @@ def scaler_steps(options, steps):
 
 
 def manager_steps(options, steps):
-    """The manager, as a loop of the user's own moves it."""
+    """The manager, as updated by a user's own loop."""
     init, growth, _, interval = options
     manager = amp.DynamicLossScaleManager(init, growth, interval)
     scales = []
@@ -149,7 +149,7 @@ def manager_steps(options, steps):
 
 
 def cell_steps(options, steps):
-    """The cell that moves the manager's scale within a training step."""
+    """The cell that updates the manager's scale within a training step."""
     init, growth, _, interval = options
     cell = amp.DynamicLossScaleManager(init, growth, interval).get_update_cell()
     scale = ms.Parameter(ms.Tensor(cell.get_loss_scale(), ms.float32), name="scale")
@@ -197,8 +197,7 @@ def facts():
 def main():
     ms.set_context(mode=ms.PYNATIVE_MODE, pynative_synchronize=True)
     ms.set_device("CPU")
-    # There are next to no kernels for bf16 on CPUs.
-    # O1 leaves what it has written anew in the working folder.
+    # bf16 has next to no kernels on CPUs. O1 leaves rewritten sources in the working folder.
     with tempfile.TemporaryDirectory() as folder, contextlib.chdir(folder):
         casts = {f"{level}, f16": {"level": level, "lower": "f16",
                                    "answers": at_level(level, "f16")}

@@ -1,7 +1,7 @@
-"""Asks OneFlow: GradScaler and StaticGradScaler in graphs on CPUs, and what its losses take.
+"""Asks OneFlow: GradScaler and StaticGradScaler in graphs on CPUs, and what its losses accept.
 
-Its autocast and `enable_amp` do nothing on CPUs, so that its lists of operations are taken down from
-its sources.
+Its autocast and `enable_amp` do nothing on CPUs, so its lists of operations are copied from its
+sources.
 """
 import ctypes
 import importlib.util
@@ -14,7 +14,7 @@ import common
 
 
 def load_libraries():
-    """OneFlow's only wheel wants libraries for cards, which come as packages of their own."""
+    """Loads the CUDA libraries that OneFlow's only wheel needs, which are separate packages."""
     folder = pathlib.Path(importlib.util.find_spec("nvidia").submodule_search_locations[0])
     for name in ("cublas/lib/libcublasLt.so.11", "cublas/lib/libcublas.so.11",
                  *(f"cudnn/lib/libcudnn_{part}.so.8" for part in (
@@ -25,8 +25,8 @@ def load_libraries():
 load_libraries()
 import oneflow as flow  # noqa: E402
 
-# The operations that mezzo has, by its names, unless they are made of others there, as most losses
-# are. A mean is a sum and a product there.
+# The operations that mezzo has, by its names, unless OneFlow composes them from others, as it does
+# for most losses. There, a mean is a sum and a product.
 SOURCE = "Oneflow-Inc/oneflow at 25c8978c (2025-08-20), auto_mixed_precision_lists.cpp"
 LISTS = {
     "white": ["conv2d", "linear", "matmul", "binary_cross_entropy_with_logits"],
@@ -65,7 +65,7 @@ class Step(flow.nn.Graph):
 
 
 def scale_in(graph):
-    """The scale that the graph keeps, if it keeps one, and the name of its dtype."""
+    """The graph's scale, if it has one, and the name of its dtype."""
     for name, value in graph.state_dict().items():
         if name.endswith("-LossScale"):
             return float(value.numpy()[0]), {flow.float32: "f32"}[value.dtype]
@@ -79,7 +79,7 @@ def steps_with(make_scaler):
         scales, taken = [], []
         for step in steps:
             flow.nn.init.ones_(net.weight)
-            # A gradient that is finite, times any scale, too.
+            # A finite gradient, even when multiplied by any scale.
             value = {"F": 2.0**-10, "I": float("inf"), "N": float("nan")}[step]
             graph(flow.tensor(numpy.full(1, value, "float32")))
             taken.append(float(net.weight.numpy()[0]) != 1)

@@ -48,7 +48,7 @@ def on_cpu(lower):
 
 
 class FakeCuda(common.Caster):
-    """Tensors of a card that know their dtype only: no card is needed, and nothing is computed."""
+    """Fake CUDA tensors that only have a dtype: no GPU is needed, and nothing is computed."""
 
     def answer(self, operation, arrays, dtypes, lower):
         return self.dtype_of(self.result(operation, arrays, dtypes))

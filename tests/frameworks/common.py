@@ -1,6 +1,6 @@
-"""What the programs that ask the frameworks share: the operations, their inputs, and the data file.
+"""Shared code of the programs that ask the frameworks: the operations, their inputs, and the data file.
 
-Every program asks one framework what its mixed precision and its loss scalers do, and writes the
+Every program determines what one framework's mixed precision and loss scalers do, and writes the
 answers to data/NAME.json. frameworks_test.cpp asks mezzo the same and compares.
 """
 import datetime
@@ -16,8 +16,8 @@ HERE = pathlib.Path(__file__).resolve().parent
 IMAGE, ROWS, VECTOR = (2, 4, 6, 6), (6, 8), (8,)
 CHANNELS = (4,)
 
-# The arrays of each operation, the one that activations come in first. `labels` are integers below 8,
-# everything else lies between 0.1 and 0.9, where every operation is defined.
+# The arrays of each operation, beginning with the one for activations. `labels` are integers below
+# 8; all others are between 0.1 and 0.9, where every operation is defined.
 OPERATIONS = {
     "conv2d": [IMAGE, (4, 4, 3, 3), CHANNELS],
     "conv_transpose2d": [IMAGE, (4, 4, 3, 3), CHANNELS],
@@ -40,9 +40,9 @@ OPERATIONS = {
                                        "binary_cross_entropy_with_logits")},
 }
 
-# The steps of a training: F has finite gradients, I an infinite one, N one that is not a number.
-# (name, the options of the scaler, the steps, how often they are taken; of more than once only the
-# last scale is kept)
+# The steps of a training: F has finite gradients, I an infinite one, N a NaN. Each row is (name,
+# options of the scaler, steps, number of repetitions). With several repetitions only the last scale
+# is kept.
 TRAJECTORIES = [
     ("plain", (8, 2, 0.5, 3), "FFFIFFFFFFFIIFFF", 1),
     ("nan", (8, 2, 0.5, 2), "FNFNFFNN", 1),
@@ -54,11 +54,11 @@ TRAJECTORIES = [
     ("200 overflows from 1024", (1024, 2, 0.5, 100), "I", 200),
     ("60 growths from 2^100", (2.0**100, 2, 0.5, 1), "F", 60),
 ]
-PLAIN = {"plain", "nan"}  # what a scale that never changes is asked
+PLAIN = {"plain", "nan"}  # the trajectories for a scale that never changes
 
 
 def round_to(array, lower):
-    """The f32 array with the values that it has in bf16 or f16."""
+    """The array rounded to bf16 or f16, as f32."""
     if lower == "f16":
         return array.astype(numpy.float16).astype(numpy.float32)
     bits = array.view(numpy.uint32)
@@ -78,10 +78,10 @@ def arrays_of(operation):
 
 
 class Caster:
-    """How one framework answers: `call(name, tensors)` in the region to look at, and conversions.
+    """The interface to one framework: `call(name, tensors)` in the region in question, and conversions.
 
-    make(array, dtype) makes a tensor of `f32`, `bf16`, `f16`, or of an integer array (dtype None),
-    dtype_of(tensor) gives such a name, and values(tensor) an f32 array.
+    make(array, dtype) makes a tensor of `f32`, `bf16`, `f16`, or from an integer array (dtype None),
+    dtype_of(tensor) returns such a name, and values(tensor) an f32 array.
     """
 
     def __init__(self, call, make, dtype_of, values):
@@ -93,7 +93,7 @@ class Caster:
         return self.call(operation, tensors)
 
     def answer(self, operation, arrays, dtypes, lower):
-        """The dtype of the result; and of what it was computed from, if that is another one."""
+        """The dtype of the result, and the one from which it was computed if that is different."""
         result = self.result(operation, arrays, dtypes)
         found = self.dtype_of(result)
         if dtypes[0] != "f32" or found == "f64":
@@ -118,7 +118,7 @@ class Caster:
                     row[case] = self.answer(operation, arrays, dtypes, lower)
                 except Missing:
                     continue
-                except Exception as error:  # whatever a framework throws
+                except Exception as error:  # any exception of a framework
                     if "unsafe to autocast" in str(error):
                         row[case] = "refused"
                     else:
@@ -133,7 +133,7 @@ class Missing(Exception):
 
 
 def trajectories(run, chosen=None):
-    """What `run(options, steps)` gives: the scale after each step, and which steps were taken."""
+    """The results of `run(options, steps)`: the scale after each step, and which steps were taken."""
     table = {}
     for name, options, steps, times in TRAJECTORIES:
         if chosen is not None and name not in chosen:
@@ -144,7 +144,7 @@ def trajectories(run, chosen=None):
             row["scales"] = [as_number(scale) for scale in (scales if times == 1 else scales[-1:])]
             if taken is not None and times == 1:
                 row["taken"] = "".join("T" if step else "S" for step in taken)
-        except Exception as error:  # whatever a framework throws is its answer
+        except Exception as error:  # any exception counts as the answer
             row["error"] = text_of_error(error)
         table[name] = row
     return table
@@ -155,18 +155,18 @@ def text_of_error(error):
 
 
 def facts(questions):
-    """Answers to single questions, as text: what a function gives, or that it refuses."""
+    """Answers to single questions, as text: the result of a function, or that it refuses."""
     table = {}
     for question, ask in questions.items():
         try:
             table[question] = ask()
-        except Exception:  # whatever a framework throws is its answer
+        except Exception:  # any exception counts as the answer
             table[question] = "refused"
     return table
 
 
 def as_number(scale):
-    """JSON knows no infinities."""
+    """Replaces infinities, which JSON does not have."""
     scale = float(scale)
     return scale if abs(scale) <= sys.float_info.max else str(scale)
 

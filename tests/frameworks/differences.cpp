@@ -20,7 +20,7 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
-// Two rows of steps of common.py, which show how far a scale can go.
+// Two sequences of steps in common.py, which show the limits of a scale.
 constexpr const char* kSmallest = "200 overflows from 1024";
 constexpr const char* kLargest = "60 growths from 2^100";
 
@@ -30,7 +30,7 @@ Json read_json(const std::string& name) {
   return Json::parse(read_file(concat(MEZZO_FRAMEWORKS_FOLDER, "/", name)));
 }
 
-// Collects what differs of one framework.
+// Collects the differences of one framework.
 class Comparison {
  public:
   Comparison(std::string framework, std::vector<Difference>& found)
@@ -114,7 +114,7 @@ void compare_trajectory(Comparison& comparison, const std::string& scaler, const
   const Trajectory ours = ours_of(scaler, row);
   std::string their_text = text_of(theirs);
   std::string our_text = text_of(ours);
-  // To the last bit, and these are six digits.
+  // The scales are equal to the last bit, and these are six digits.
   if (their_text == our_text && theirs.scales != ours.scales) {
     their_text = "other digits after the sixth";
     our_text = "rounded to f32";
@@ -133,7 +133,7 @@ void compare_scalers(Comparison& comparison, const Json& scalers) {
       const Json here = {ours.init, ours.growth, ours.backoff, ours.interval};
       if (theirs != here) comparison.compare(scaler, "defaults", "", theirs.dump(), here.dump());
     }
-    // Every scale of mezzo's is an f32 number.
+    // Every scale in mezzo is an f32 value.
     comparison.compare(scaler, "scale is kept in", "", answers.value("scale is kept in", "f32"),
                        "f32");
     for (const auto& [name, row] : answers.at("trajectories").items()) {
@@ -142,7 +142,7 @@ void compare_scalers(Comparison& comparison, const Json& scalers) {
   }
 }
 
-// The classes whose operations go as OneFlow's of that list do.
+// The classes whose operations behave like OneFlow's of that list.
 bool same_class(const std::string& list, const std::string& ours) {
   if (list == "white") return ours == "lower";
   if (list == "on no list") return ours == "float32";

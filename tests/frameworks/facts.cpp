@@ -13,7 +13,7 @@ namespace {
 
 constexpr double kInf = std::numeric_limits<double>::infinity();
 
-// As ask_pytorch.py writes numbers.
+// Formats numbers as ask_pytorch.py writes them.
 std::string text_of(double value) {
   if (std::isnan(value)) return "nan";
   if (value == 0) return "0";  // of either sign
@@ -24,7 +24,7 @@ std::string text_of(double value) {
 
 using Function = std::function<Tensor(const Tensor&)>;
 
-// The derivative of that order; the zeroth is the value.
+// The derivative of that order; order 0 is the value.
 std::string derivative(const Function& function, double at, int order) {
   const Tensor x = full({}, at).set_requires_grad(true);
   Tensor y = function(x);
@@ -46,7 +46,7 @@ std::string labels_of_one_column() {
   return "taken";
 }
 
-// Of the loss whose target is as far away as can be.
+// The second derivative of a loss whose target is as far away as possible.
 std::string bend_of_cross_entropy(double p) {
   return derivative([p](const Tensor& x) { return binary_cross_entropy(x, full({}, 1 - p)); }, p,
                     2);

@@ -1,4 +1,4 @@
-// mezzo beside PyTorch, MindSpore, MegEngine and OneFlow, by what they were asked.
+// Compares mezzo with recorded answers of PyTorch, MindSpore, MegEngine and OneFlow.
 #include <algorithm>
 #include <iterator>
 
@@ -19,7 +19,7 @@ namespace {
 
 using Differences = std::vector<Difference>;
 
-// What is in one and not in the other. Both are sorted.
+// The elements of one list that are not in the other. Both are sorted.
 Differences without(const Differences& all, const Differences& taken) {
   Differences rest;
   std::ranges::set_difference(all, taken, std::back_inserter(rest));

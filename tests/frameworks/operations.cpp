@@ -12,12 +12,12 @@ namespace {
 using Tensors = std::vector<Tensor>;
 
 const Shape kImage{2, 4, 6, 6}, kRows{6, 8}, kVector{8}, kChannels{4};
-const Shape kLabels{};  // stands for class numbers
+const Shape kLabels{};  // marks an input of class labels
 
 struct Operation {
-  std::vector<Shape> inputs;  // activations come in the first
+  std::vector<Shape> inputs;  // the first ones are activations
   std::function<Tensor(const Tensors&)> call;
-  std::string op{};  // its name in the registry, if that is another one
+  std::string op{};  // its name in the registry, if different
 };
 
 Operation unary(const Shape& shape, Tensor (*function)(const Tensor&), std::string op = {}) {
@@ -28,7 +28,7 @@ Operation binary(Tensor (*function)(const Tensor&, const Tensor&)) {
   return {{kRows, kRows}, [=](const Tensors& t) { return function(t[0], t[1]); }};
 }
 
-// A layer with weight and bias, of these shapes.
+// A layer with a weight and a bias of these shapes.
 template <class Function>
 Operation layer(const Shape& x, const Shape& weight, const Shape& bias, Function function) {
   return {{x, weight, bias}, [=](const Tensors& t) { return function(t[0], t[1], t[2]); }};
@@ -121,7 +121,7 @@ const Operations& operations() {
   return all;
 }
 
-// Between 0.1 and 0.9, where every operation is defined, with more digits than 16 bits have.
+// Values from 0.1 to 0.9, where every operation is defined, with more digits than 16 bits have.
 Tensors values_for(const Operation& operation) {
   Generator generator(1);
   Tensors values;

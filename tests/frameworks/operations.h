@@ -1,4 +1,4 @@
-// What mezzo's regions do to the operations that the frameworks are asked about.
+// The effect of mezzo's regions on the operations in the frameworks' data files.
 #pragma once
 
 #include <string>
@@ -8,13 +8,13 @@
 
 namespace mezzo::frameworks {
 
-// The names of common.py; those that mezzo has under another name included.
+// The names in common.py, including those of operations that mezzo names differently.
 std::vector<std::string> operation_names();
 
-// What comes out of the operation in a region of the policy, in the words of the data files: the
-// dtype of the result; `f32 from bf16` if an f32 input was rounded first, `bf16 from f32` if a
-// 16-bit result was computed from the f32 input as it is; `refused`. `inputs`: `f32`, a 16-bit
-// dtype, or `mixed`, where all but the first are f32.
+// The result of the operation in a region of the policy, in the format of the data files. It is the
+// dtype of the result, `f32 from bf16` if an f32 input was rounded first, `bf16 from f32` if a
+// 16-bit result was computed from the unrounded f32 input, or `refused`. `inputs`: `f32`, a 16-bit
+// dtype, or `mixed`, where all inputs but the first are f32.
 std::string answer(const std::string& operation, const std::string& inputs,
                    const amp::Policy& policy);
 

@@ -12,7 +12,7 @@ namespace {
 double input_of(char step) {
   if (step == 'I') return std::numeric_limits<double>::infinity();
   if (step == 'N') return std::numeric_limits<double>::quiet_NaN();
-  return 0x1p-10;  // times any scale it is finite
+  return 0x1p-10;  // finite when multiplied by any scale
 }
 
 Trajectory run(amp::GradScaler scaler, const std::string& steps) {

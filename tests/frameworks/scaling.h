@@ -1,4 +1,4 @@
-// What mezzo's loss scalers do over a row of steps, for those of the frameworks.
+// The behaviour of mezzo's loss scalers over a sequence of steps, compared with the frameworks'.
 #pragma once
 
 #include <optional>
@@ -16,16 +16,16 @@ struct ScaleOptions {
 };
 
 struct Trajectory {
-  bool refused = false;          // the options are
+  bool refused = false;          // whether the options were refused
   std::vector<double> scales{};  // after each step
-  std::string taken{};           // T for a step that was taken, S for one that was skipped
+  std::string taken{};           // T for a step that was taken, S for a skipped one
 };
 
-// Of the scaler that stands for that of a framework, by whose name it is called:
+// Runs the scaler that corresponds to a framework's scaler, which `scaler` names:
 // `torch.amp.GradScaler`. A step has finite gradients (F), infinite ones (I) or NaN (N).
 Trajectory trajectory(const std::string& scaler, const ScaleOptions& options,
                       const std::string& steps);
-// The options that it has where nothing is said.
+// The scaler's default options.
 ScaleOptions default_options(const std::string& scaler);
 
 }  // namespace mezzo::frameworks

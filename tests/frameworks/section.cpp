@@ -1,4 +1,4 @@
-// The differences, and the loss scales of all frameworks, as a section of a document.
+// Writes the differences and the loss scales of all frameworks as a section of a document.
 #include "mezzo/core/error.h"
 #include "tests/frameworks/differences.h"
 
@@ -14,7 +14,7 @@ std::string joined(const std::vector<std::string>& parts, const char* quote, con
 }
 
 std::string row_text(const KnownRow& row) {
-  // Names of code are quoted, words are not.
+  // Names from code are quoted, plain words are not.
   const bool is_code = !row.inputs.front().empty() || row.where.front().starts_with("lists");
   return concat("| ", joined(row.where, "", "; "), " | ",
                 joined(row.what, is_code ? "`" : "", ", "), " | ", joined(row.inputs, "", ", "),

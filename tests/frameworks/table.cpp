@@ -1,4 +1,4 @@
-// Prints what differs, or writes it into a document: frameworks_table [DOCUMENT]
+// Prints the differences, or writes them into a document: frameworks_table [DOCUMENT]
 #include <cstdio>
 #include <exception>
 #include <fstream>

@@ -1,5 +1,5 @@
-// The manifest of a checkpoint that is sound otherwise. Inputs are manifests whose checksum is put
-// right before they are read, or nothing would get past it.
+// Fuzzes the manifest of an otherwise sound checkpoint. The checksum of each input is corrected
+// before it is read, since nothing would get past it otherwise.
 #include "mezzo/io/checkpoint.h"
 
 #include <charconv>
@@ -19,7 +19,7 @@
 namespace mezzo::fuzz {
 namespace {
 
-// Where the digits of the checksum stand in a manifest.
+// The position of the checksum's digits in a manifest.
 constexpr std::size_t kDigitsAt = std::string_view("{\n  \"checksum\": \"crc32c:").size();
 constexpr std::size_t kDigits = 8;
 
@@ -33,7 +33,7 @@ io::Checkpoint sample() {
   return checkpoint;
 }
 
-// A folder with one checkpoint, whose manifest is to be replaced.
+// A folder with one checkpoint, whose manifest will be replaced.
 struct Place {
   Place() : name(std::filesystem::path(io::write_checkpoint(folder.path(), sample())).filename()) {}
   Folder folder;
@@ -65,7 +65,7 @@ std::string file_text(const std::string& path) {
 void read(Input input) {
   const std::string text = with_checksum(text_of(input));
   const io::Manifest manifest =
-      io::parse_manifest("input", text);  // files only where this is sound
+      io::parse_manifest("input", text);  // writes files only if this is sound
   const std::string written = io::format_manifest(manifest);
   require(io::format_manifest(io::parse_manifest("written", written)) == written,
           "a manifest comes back");

@@ -1,4 +1,4 @@
-// CIFAR-10's binary records, as the file of a test set.
+// Fuzzes CIFAR-10's binary records, as the file of a test set.
 #include "mezzo/data/cifar10.h"
 
 #include "tests/fuzz/fuzz.h"

@@ -1,4 +1,4 @@
-// Tables from CSV text. The first byte chooses how it is read.
+// Fuzzes tables from CSV text. The first byte chooses the options.
 #include "mezzo/data/csv.h"
 
 #include <algorithm>
@@ -19,7 +19,7 @@ data::CsvOptions options_of(std::uint8_t choice) {
   return options;
 }
 
-// Classes with names are all there, each in its place.
+// Requires that all named classes exist, each in its place.
 void check_classes(const data::CsvTable& table) {
   const auto count = static_cast<std::int64_t>(table.class_names.size());
   std::vector<bool> found(table.class_names.size());

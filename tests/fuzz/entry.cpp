@@ -1,4 +1,5 @@
-// What libFuzzer calls. The first folder on the command line gets the seeds before it is read.
+// The entry points of libFuzzer. The seeds are first written to the first folder on the command
+// line.
 #include <filesystem>
 #include <fstream>
 #include <string>
@@ -30,7 +31,7 @@ extern "C" int LLVMFuzzerInitialize(const int* argc, char*** argv) {
 }
 
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
-  // -1 keeps an input out of the corpus; what is refused teaches libFuzzer as much.
+  // -1 would keep an input out of the corpus, but refused inputs teach libFuzzer as much.
   static_cast<void>(mezzo::fuzz::accepts({data, size}));
   return 0;
 }

@@ -1,5 +1,5 @@
-// What the fuzzers share. A fuzzer is one file that defines read() and seeds(); entry.cpp makes a
-// program for libFuzzer of it, and replay.cpp a test for any compiler.
+// Shared code of the fuzzers. A fuzzer is one file that defines read() and seeds(). entry.cpp makes
+// it a program for libFuzzer, and replay.cpp a test for any compiler.
 #pragma once
 
 #include <cstdint>
@@ -14,20 +14,19 @@ namespace mezzo::fuzz {
 using Bytes = std::vector<std::uint8_t>;
 using Input = std::span<const std::uint8_t>;
 
-// Reads one input. Nothing but a mezzo::Error may come out.
+// Reads one input. Only a mezzo::Error may be thrown.
 void read(Input input);
 
-// Sound inputs, which read() takes without an error.
+// Sound inputs, which read() accepts without an error.
 std::vector<Bytes> seeds();
 
-// True if read() takes the input, false if it throws a mezzo::Error; lets all else through.
+// True if read() accepts the input, false if it throws a mezzo::Error; other exceptions pass.
 bool accepts(Input input);
 
-// Ends the program, saying what does not hold, unless `ok`: for what must be true of every input
-// that is accepted.
+// Ends the program with a message unless `ok`, for properties of every accepted input.
 void require(bool ok, std::string_view what);
 
-// A folder of its own for readers that take paths; removed with the object.
+// A temporary folder for readers that take paths; removed with the object.
 class Folder {
  public:
   Folder();
@@ -36,7 +35,7 @@ class Folder {
   ~Folder();
 
   std::string path(std::string_view name = "") const { return (path_ / name).string(); }
-  // Writes a file over the one that is there.
+  // Writes a file, replacing an existing one.
   void write(std::string_view name, Input bytes) const;
 
  private:
@@ -49,7 +48,7 @@ inline std::string_view text_of(Input input) {
   return {reinterpret_cast<const char*>(input.data()), input.size()};
 }
 
-// For readers that take std::byte.
+// Converts bytes from readers that use std::byte.
 inline Bytes from_bytes(std::span<const std::byte> bytes) {
   const auto* const first = reinterpret_cast<const std::uint8_t*>(bytes.data());
   return {first, first + bytes.size()};

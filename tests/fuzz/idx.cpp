@@ -1,4 +1,4 @@
-// IDX files, plain and compressed, alone and as a data set. The first byte says what the rest is.
+// Fuzzes IDX files, plain and compressed, alone and as a data set. The first byte chooses which.
 #include "mezzo/data/idx.h"
 
 #include <algorithm>
@@ -23,7 +23,7 @@ Bytes sound_images() {
 Bytes sound_labels() { return {0, 0, 8, 1, 0, 0, 0, 2, 9, 0}; }
 
 Bytes gzip(const Bytes& bytes) {
-  constexpr int kGzip = 16;  // added to the window's size: a header and a checksum as gzip has them
+  constexpr int kGzip = 16;  // added to the window size: gzip's header and checksum
   z_stream stream{};
   deflateInit2(&stream, Z_BEST_COMPRESSION, Z_DEFLATED, MAX_WBITS + kGzip, 8, Z_DEFAULT_STRATEGY);
   Bytes packed(deflateBound(&stream, bytes.size()));

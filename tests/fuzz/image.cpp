@@ -1,4 +1,4 @@
-// JPEG and PNG files, from memory.
+// Fuzzes JPEG and PNG files, from memory.
 #include "mezzo/data/decode.h"
 #include "mezzo/data/exif.h"
 #include "tests/fuzz/fuzz.h"

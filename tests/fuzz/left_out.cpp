@@ -1,5 +1,5 @@
-// What the readers name of those parts of the library that the fuzzers leave out: there are no
-// devices but the CPU, no models and no metrics.
+// Stubs for what the readers name from parts of the library that the fuzzers leave out: there are
+// no devices but the CPU, no models and no metrics.
 #include "mezzo/core/device_backend.h"
 #include "mezzo/models/model.h"
 #include "mezzo/train/metrics.h"

@@ -1,4 +1,4 @@
-// Arrays in numpy's format, from memory.
+// Fuzzes arrays in numpy's format, from memory.
 #include "mezzo/io/npy.h"
 
 #include <string>
@@ -33,7 +33,7 @@ std::vector<Bytes> seeds() {
       npy_file("{'descr': '>i4', 'fortran_order': True, 'shape': (2, 3), }\n", 24),
       npy_file("{\"shape\": (3L,), 'fortran_order': False, 'descr': '<f2'}", 6)};
   for (const NamedTensor& named : tensors_of_all_dtypes()) {
-    if (named.tensor.dtype() == DType::kBf16) continue;  // numpy has none
+    if (named.tensor.dtype() == DType::kBf16) continue;  // numpy does not have it
     files.push_back(from_bytes(io::serialize_npy(named.tensor)));
   }
   return files;

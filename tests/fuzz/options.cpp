@@ -1,4 +1,5 @@
-// Command lines, one argument per line: parsed, checked and turned into a schedule, but not run.
+// Fuzzes command lines, one argument per line: they are parsed, checked and turned into a schedule,
+// but not run.
 #include "mezzo/cli/options.h"
 
 #include <algorithm>
@@ -21,8 +22,8 @@ std::vector<std::string> lines_of(std::string_view text) {
   return lines;
 }
 
-// The options that `mezzo train` has, and the list of levels of `mezzo compare`. Made once, for the
-// parser of many options takes longer to make than to use.
+// A parser with the options of `mezzo train` and the levels of `mezzo compare`. It is created once,
+// since that takes longer than using it.
 struct Parser {
   Parser() {
     cli::add_precision_options(app, options);
@@ -45,7 +46,7 @@ struct Parser {
   std::vector<std::string> levels{};
 };
 
-// What the lines say, without what the ones before said.
+// The options of these lines, independent of earlier lines.
 const Parser& parsed(const std::vector<std::string>& lines) {
   static Parser parser;
   parser.options = {};
@@ -55,12 +56,12 @@ const Parser& parsed(const std::vector<std::string>& lines) {
   try {
     parser.app.parse(static_cast<int>(arguments.size()), arguments.data());
     return parser;
-  } catch (const CLI::ParseError& error) {  // of wrong usage, for which the command ends with 2
+  } catch (const CLI::ParseError& error) {  // wrong usage, for which the command exits with 2
     fail<ArgumentError>("options", error.what());
   }
 }
 
-// What is accepted must give finite rates, and a scale that is a number.
+// Requires that accepted options give finite rates and a finite scale.
 void check_rates(const train::RunOptions& run) {
   constexpr std::int64_t kStepsPerEpoch = 7;
   constexpr std::int64_t kMostSteps = 50;

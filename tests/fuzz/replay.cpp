@@ -1,5 +1,5 @@
-// A fuzzer as a test, for any compiler: its seeds, and what little damage makes of them. With files
-// as arguments, reads those instead: an input that libFuzzer found.
+// Runs a fuzzer as a test, for any compiler: reads its seeds, and slightly damaged copies of them.
+// With files as arguments, it reads these instead, for inputs that libFuzzer found.
 #include <cstdio>
 #include <exception>
 #include <fstream>
@@ -11,10 +11,10 @@
 namespace mezzo::fuzz {
 namespace {
 
-// The most places at which a seed is damaged, spread over its length.
+// The maximum number of places at which a seed is damaged, spread over its length.
 constexpr std::size_t kPlaces = 200;
 
-// The seed cut short, and with one byte changed, at many places.
+// Reads the seed cut short, and with one byte changed, at many places.
 void damage(const Bytes& seed) {
   const std::size_t step = seed.size() / kPlaces + 1;
   for (std::size_t place = 0; place < seed.size(); place += step) {
@@ -27,7 +27,7 @@ void damage(const Bytes& seed) {
   }
 }
 
-// The number of seeds that are refused.
+// The number of refused seeds.
 int replay_seeds() {
   int refused = 0;
   std::size_t number = 0;

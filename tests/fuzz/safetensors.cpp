@@ -1,4 +1,4 @@
-// Weight files, from memory.
+// Fuzzes weight files, from memory.
 #include "mezzo/io/safetensors.h"
 
 #include "tests/fuzz/fuzz.h"
@@ -8,7 +8,7 @@ namespace mezzo::fuzz {
 
 void read(Input input) {
   const io::SafetensorsFile file = io::parse_safetensors(std::as_bytes(input));
-  // What was read can be written, and is the same again.
+  // Whatever was read can be written, and reads back the same.
   const std::vector<std::byte> written = io::serialize_safetensors(file.tensors, file.metadata);
   const io::SafetensorsFile again = io::parse_safetensors(written);
   require(again.metadata == file.metadata, "the metadata comes back");

@@ -1,4 +1,4 @@
-// Tensors to begin with.
+// Tensors for seeds.
 #pragma once
 
 #include <vector>
@@ -7,7 +7,7 @@
 
 namespace mezzo::fuzz {
 
-// A tensor of bytes 0, 1, 2, ...; of bools, 0 and 1 in turn.
+// A tensor of bytes 0, 1, 2, ...; bools alternate between 0 and 1.
 inline Tensor counting_tensor(const Shape& shape, DType dtype) {
   const Tensor tensor = zeros(shape, dtype);
   auto* const raw = static_cast<unsigned char*>(tensor.mutable_raw_data());
@@ -17,7 +17,7 @@ inline Tensor counting_tensor(const Shape& shape, DType dtype) {
   return tensor;
 }
 
-// One of each dtype, of ranks 0 to 3, one without elements.
+// One tensor of each dtype, of ranks 0 to 3, one without elements.
 inline std::vector<NamedTensor> tensors_of_all_dtypes() {
   return {{"f32", counting_tensor({2, 3}, DType::kF32)},
           {"bf16", counting_tensor({3}, DType::kBf16)},

@@ -9,8 +9,7 @@
 
 namespace mezzo::golden {
 
-// Streams of numbers: those of state entry i are stream i, those of batch i are kImages + i and
-// kLabels + i.
+// Number streams: state entry i uses stream i, batch i uses kImages + i and kLabels + i.
 inline constexpr std::uint32_t kImages = 1U << 20;
 inline constexpr std::uint32_t kLabels = 1U << 21;
 
@@ -22,7 +21,7 @@ inline std::uint32_t hashed(std::uint32_t stream, std::uint32_t i) {
   return x ^ (x >> 16);
 }
 
-// The same in [-1, 1): a multiple of 2^-23, which f32 holds exactly.
+// Number i of a stream in [-1, 1): a multiple of 2^-23, which f32 represents exactly.
 inline float unit(std::uint32_t stream, std::uint32_t i) {
   return static_cast<float>(static_cast<std::int32_t>(hashed(stream, i) >> 8) - (1 << 23)) *
          0x1p-23F;
@@ -47,13 +46,13 @@ inline void fill_entry(const NamedTensor& entry, std::uint32_t stream) {
   const Tensor values = empty(shape);
   auto* value = values.mutable_data<float>();
   for (std::int64_t i = 0; i < shape.numel(); ++i) {
-    // Rounded once, fused or not: the product is exact wherever there is something to add it to.
+    // Rounded once, with or without FMA: the product is exact wherever something is added to it.
     value[i] = center + unit(stream, static_cast<std::uint32_t>(i)) * scale;
   }
   copy_elements(values, entry.tensor);
 }
 
-// Gives every parameter and statistic of a network its value; batch counts stay 0.
+// Sets every parameter and statistic of a network; batch counts stay 0.
 inline void fill(nn::Module& net) {
   for (std::uint32_t stream = 0; const NamedTensor& entry : net.state()) {
     if (is_floating(entry.tensor.dtype())) fill_entry(entry, stream);
@@ -66,7 +65,7 @@ struct Batch {
   Tensor labels;  // [size]
 };
 
-// Images of 4 x 4 squares, `shape` [n, c, 4 * side, 4 * side].
+// Images made of 4 x 4 squares, `shape` [n, c, 4 * side, 4 * side].
 inline Tensor make_images(std::uint32_t number, const Shape& shape) {
   Tensor images = empty(shape);
   auto* pixel = images.mutable_data<float>();

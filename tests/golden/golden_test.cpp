@@ -1,5 +1,5 @@
-// What PyTorch computes from the same weights and images; golden.json and state_names.json are
-// written by make_golden.py.
+// Compares with PyTorch's results for the same weights and images. make_golden.py writes
+// golden.json and state_names.json.
 #include <algorithm>
 #include <cmath>
 #include <fstream>
@@ -26,7 +26,7 @@ Json read_json(const std::string& name) {
   return Json::parse(std::ifstream(std::string(MEZZO_GOLDEN_FOLDER) + "/" + name));
 }
 
-// Trained like a classifier of images, by the means of the logits of its pixels.
+// Trained like an image classifier, on the mean logits of its pixels.
 class Unet final : public test::TinyUnet {
  public:
   using TinyUnet::TinyUnet;
@@ -52,7 +52,7 @@ class Golden : public testing::TestWithParam<std::string> {
   std::int64_t number(const char* key) const { return golden_.at(key).get<std::int64_t>(); }
   Batch batch(std::uint32_t i) const { return make_batch(i, images_, number("classes")); }
 
-  // The largest difference of a logit to PyTorch's f32 logits, as a part of the largest of those.
+  // The largest difference from PyTorch's f32 logits, relative to the largest of them.
   double logit_error(const amp::Policy& policy) {
     const nn::Inference inference(*net_);
     const auto logits = amp::forward(*net_, batch(0).images, policy).to_vector<double>();

@@ -1,14 +1,14 @@
 #!/usr/bin/env python3
-"""Writes golden.json: what PyTorch computes with the networks, weights and images of networks.py.
+"""Writes golden.json: PyTorch's results for the networks, weights and images of networks.py.
 
 usage: make_golden.py [--weights FOLDER] [--rounding]
 
 Per network: logits of batch 0 in inference mode, and the losses of 20 steps of SGD with momentum 0.9 on
 batches 0 to 19, all in f32. state_names.json gets the names and shapes of torchvision's state_dicts.
---weights writes the weights to FOLDER/MODEL.safetensors, too. --rounding does the steps again in f64 and
-prints the largest difference of a loss: what rounding alone does. Batch norm over few pixels makes a
-training chaotic, and a number that rounding puts on the other side of 0 changes the gradient at once;
-images of large squares, residual branches a quarter as strong as usual and low learning rates keep that
+--weights also writes the weights to FOLDER/MODEL.safetensors. --rounding repeats the steps in f64 and
+prints the largest difference of a loss, which is the effect of rounding alone. Batch norm over few
+pixels makes a training chaotic, and a value that rounding moves across 0 changes the gradient at once.
+Images of large squares, residual branches a quarter as strong as usual and low learning rates keep that
 difference far below the 1e-3 that the test allows.
 """
 import argparse

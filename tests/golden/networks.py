@@ -1,18 +1,18 @@
-"""The networks of mezzo in PyTorch, with weights, images and labels that a formula gives.
+"""The networks of mezzo in PyTorch, with weights, images and labels from a formula.
 
-Nothing is stored but what comes out of them: tests/golden/formula.h computes the same numbers to the
-last bit. Needs torch, torchvision and numpy; Debian's python3-torchvision has all three.
+Only their results are stored: tests/golden/formula.h computes the same numbers to the last bit. Needs
+torch, torchvision and numpy; Debian's python3-torchvision has all three.
 """
 import numpy
 import torch
 import torchvision
 
-IMAGES = 1 << 20  # streams of numbers: those of state entry i are stream i
+IMAGES = 1 << 20  # number streams: state entry i uses stream i
 LABELS = 1 << 21
 
 
 def hashed(stream, count):
-    """`count` whole numbers of 32 bits: the finalizer of MurmurHash3 over a counter."""
+    """`count` 32-bit integers: the finalizer of MurmurHash3 over a counter."""
     with numpy.errstate(over="ignore"):
         x = numpy.arange(count, dtype=numpy.uint32) + numpy.uint32(stream) * numpy.uint32(0x9E3779B9)
         x = (x ^ (x >> numpy.uint32(16))) * numpy.uint32(0x85EBCA6B)
@@ -21,13 +21,13 @@ def hashed(stream, count):
 
 
 def units(stream, count):
-    """Numbers in [-1, 1): multiples of 2^-23, which f32 holds exactly."""
+    """Numbers in [-1, 1): multiples of 2^-23, which f32 represents exactly."""
     whole = (hashed(stream, count) >> numpy.uint32(8)).astype(numpy.int64) - (1 << 23)
     return (whole / float(1 << 23)).astype(numpy.float32)
 
 
 def values_of(name, shape, stream):
-    """State entry number `stream`. One f32 multiplication, one f32 addition at most."""
+    """State entry number `stream`, with at most one f32 multiplication and one f32 addition."""
     unit = units(stream, int(numpy.prod(shape))).reshape(shape)
     if len(shape) > 1:  # a product's weight: uniform, with the variance of kaiming_normal
         fan_in = int(numpy.prod(shape[1:]))
@@ -40,7 +40,7 @@ def values_of(name, shape, stream):
 
 
 def fill(net):
-    """Gives every parameter and statistic of a network its value; batch counts stay 0."""
+    """Sets every parameter and statistic of a network; batch counts stay 0."""
     state = net.state_dict()
     for stream, (name, tensor) in enumerate(state.items()):
         if tensor.is_floating_point():
@@ -52,8 +52,8 @@ def fill(net):
 def batch(number, size, channels, pixels, classes):
     """Batch `number` of a training run: images [size, channels, pixels, pixels], labels [size].
 
-    Images are of 4 x 4 squares. Fine noise would average out to nearly the same features for every
-    image, and batch norm would then enlarge rounding errors along with what little differs.
+    Images consist of 4 x 4 squares. Fine noise would average out to nearly the same features for every
+    image, and batch norm would then amplify rounding errors together with the small differences.
     """
     shape = (size, channels, 4, 4)
     squares = units(IMAGES + number, int(numpy.prod(shape))).reshape(shape)
@@ -91,7 +91,7 @@ class Mlp(torch.nn.Module):
 
 
 class Unet(torch.nn.Module):
-    """tests/unit/tiny_unet.h; the means of its pixels, so that it can be trained like the others."""
+    """The network of tests/unit/tiny_unet.h, with mean logits over pixels, so that it is trained like the others."""
     def __init__(self, classes):
         super().__init__()
         self.first = torch.nn.Conv2d(1, 8, 3, padding=1)

@@ -9,7 +9,7 @@ DTYPES = {"F64": torch.float64, "F32": torch.float32, "I64": torch.int64}
 
 
 def write(path, state):
-    """Writes a state_dict of the dtypes above."""
+    """Writes a state_dict with the dtypes above."""
     names = {dtype: name for name, dtype in DTYPES.items()}
     header, data = {"__metadata__": {"format": "pt"}}, []
     end = 0
@@ -26,7 +26,7 @@ def write(path, state):
 
 
 def read(path):
-    """The state_dict of a file with the dtypes above."""
+    """Reads the state_dict of a file with the dtypes above."""
     with open(path, "rb") as file:
         header = json.loads(file.read(struct.unpack("<Q", file.read(8))[0]))
         data = file.read()

@@ -1,4 +1,4 @@
-"""What the checks share: running our programs, making images, and printing a line per check."""
+"""Shared code of the checks: runs mezzo's programs, makes images, and prints a line per check."""
 import importlib
 import os
 import pathlib
@@ -44,9 +44,9 @@ def square_image(values):
 
 
 def write_cifar10(folder, training=64, test=16):
-    """A data set for --data cifar10:FOLDER, of `training` images in each of five files.
+    """Writes a data set for --data cifar10:FOLDER, with `training` images in each of five files.
 
-    Of squares: see tests/golden/networks.py.
+    The images consist of squares: see tests/golden/networks.py.
     """
     names = [f"data_batch_{i}.bin" for i in range(1, 6)] + ["test_batch.bin"]
     random = noise(48 * (5 * training + test))
@@ -60,7 +60,7 @@ def write_cifar10(folder, training=64, test=16):
 
 
 def missing(modules):
-    """Those of the modules that this interpreter cannot import."""
+    """The modules that this interpreter cannot import."""
     absent = []
     for module in modules:
         try:
@@ -71,7 +71,7 @@ def missing(modules):
 
 
 def main(needs, checks):
-    """Runs checks, functions of a folder whose first line of documentation is printed, and exits."""
+    """Runs checks and exits. A check is a function of a folder; the first line of its docstring is printed."""
     name = pathlib.Path(sys.argv[0]).stem.removeprefix("check_")
     if absent := missing(needs):
         print(f"skipped  {name}: no {' and no '.join(absent)} for {sys.executable}")

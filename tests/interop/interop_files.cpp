@@ -1,4 +1,4 @@
-// Reads and writes files for the checks of tests/interop that no command of `mezzo` does.
+// Reads and writes files for the checks of tests/interop that no `mezzo` command covers.
 #include <cstdio>
 #include <exception>
 #include <string>
@@ -10,7 +10,7 @@ namespace {
 
 using namespace mezzo;  // NOLINT(google-build-using-namespace): a program, not a header
 
-// What ONNX export translates beyond the networks of mezzo/models.
+// A network with the operations that ONNX export translates beyond those of mezzo/models.
 class Operations : public nn::Module {
  public:
   Operations() {
@@ -78,7 +78,7 @@ class Operations : public nn::Module {
       {.stride = {2, 3}, .padding = Padding2d(0, 1, 2, 1), .dilation = {1, 3}, .groups = 2}};
 };
 
-// Numbers of tokens in, with places from a buffer.
+// Takes token indices, with positions from a buffer.
 class Tokens final : public nn::Module {
  public:
   Tokens() {
@@ -109,7 +109,7 @@ void write_onnx(const std::string& folder) {
   io::write_npy(folder + "/rows.npy", tokens(ids));
 }
 
-// One white pixel.
+// A PNG file with one white pixel.
 constexpr unsigned char kPng[] = {
     0x89, 0x50, 0x4E, 0x47, 0x0D, 0x0A, 0x1A, 0x0A, 0x00, 0x00, 0x00, 0x0D, 0x49, 0x48,
     0x44, 0x52, 0x00, 0x00, 0x00, 0x01, 0x00, 0x00, 0x00, 0x01, 0x08, 0x00, 0x00, 0x00,

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Runs every check_*.py beside it, with a line per check, and says what was skipped.
+"""Runs every check_*.py in its folder, with a line per check, and reports what was skipped.
 
 usage: run.py [--optional] COMMAND INTEROP_FILES
 

@@ -1,4 +1,5 @@
-// Every op in every vector dtype and layout on a card, against its reference kernel in double.
+// Compares every op in every vector dtype and layout on a device with its reference kernel in
+// double.
 #include <gtest/gtest.h>
 
 #include "mezzo/core/device_backend.h"
@@ -28,7 +29,7 @@ TEST(Cuda, HasACard) {
   EXPECT_FALSE(backend_of(kCard).describe(kCard).empty());
 }
 
-// Without a card there is nothing to run, and one line says so.
+// Without a device there is nothing to run, which one line reports.
 std::vector<const OpDef*> ops_to_try() {
   return has_device(kCard) ? all_ops() : std::vector<const OpDef*>{};
 }
@@ -39,8 +40,7 @@ TEST_P(EveryOpOnCuda, AgreesWithTheReferenceInEveryDTypeAndLayout) {
 
 TEST_P(EveryOpOnCuda, IsExactOnSmallIntegersIfItSaysSo) { expect_exactness(*GetParam(), kCard); }
 
-// The same call twice gives the same bits: nothing is added in an order that depends on who is
-// first.
+// The same call twice gives the same bits: the order of additions never depends on timing.
 TEST_P(EveryOpOnCuda, GivesTheSameBitsTwice) {
   const OpDef& op = *GetParam();
   if (op.infer == nullptr) return;
@@ -57,7 +57,7 @@ TEST_P(EveryOpOnCuda, GivesTheSameBitsTwice) {
 }
 
 // Shapes that several blocks of threads share, where the sweep's small ones fit into one: ranges of
-// sums, tiles, rows of whole blocks, and a rest everywhere.
+// sums, tiles, rows of whole blocks, and a remainder everywhere.
 struct Large {
   const char* op;
   Sample sample;
@@ -153,7 +153,7 @@ std::vector<Large> large_calls_of_decoders() {
   return {
       {"group_norm", group_norm({2, 24, 31, 29}, 3)},
       {"group_norm", group_norm({1, 26, 61, 47}, 2)},
-      {"group_norm", group_norm({1, 26, 125, 148}, 2)},  // with blocks that no pixel is left for
+      {"group_norm", group_norm({1, 26, 125, 148}, 2)},  // some blocks get no pixel
       {"group_norm", group_norm({300, 520}, 4)},
       {"group_norm_grad", group_norm_grad({2, 24, 31, 29}, 3)},
       {"group_norm_grad", group_norm_grad({1, 26, 61, 47}, 2)},
@@ -171,8 +171,8 @@ std::vector<Large> large_calls_of_decoders() {
         4}}};
 }
 
-// Of few channels, rows of several strips of pixels and more filters than a block has; packed and
-// not, with windows of up to 176 numbers.
+// Convolutions of few channels, with rows of several strips of pixels and more filters than a block
+// has; packed and not packed, with windows of up to 176 elements.
 std::vector<Large> large_convolutions() {
   const auto calls = [](Shape x, Shape weight, const Conv2dAttrs& attrs) {
     const Size2d kernel{weight[2], weight[3]};

@@ -1,4 +1,4 @@
-// Every op is completely defined and refuses bad inputs as it says.
+// Every op is completely defined and refuses bad inputs as its definition says.
 #include <sstream>
 
 #include <gmock/gmock.h>
@@ -27,7 +27,7 @@ TEST_P(EveryDefinition, IsComplete) {
   EXPECT_FALSE(op.samples().empty());
 }
 
-// `... what is wrong: the values. What to do.`, without the last full stop.
+// Matches `... what is wrong: the values. What to do.`, without the last full stop.
 bool ends_with_advice(std::string_view message) {
   const std::size_t stop = message.rfind(". ");
   return stop != message.npos && stop + 2 < message.size() && message[stop + 2] >= 'A' &&
@@ -58,7 +58,7 @@ std::string names_of(const KernelList* list) {
   return names;
 }
 
-// Where CUDA is not built, nothing is said of cards.
+// Without CUDA, the description does not mention devices.
 TEST(Description, NamesTheKernelsOfBothKindsOfDevices) {
   const bool with_cuda = find_device_backend(DeviceType::kCuda) != nullptr;
   for (const OpDescription& description : describe_ops()) {
@@ -75,7 +75,7 @@ TEST(Description, NamesTheKernelsOfBothKindsOfDevices) {
   }
 }
 
-// It must not change with what is built.
+// The document must not depend on what is built.
 TEST(Description, TheDocumentIsAboutTheCpu) {
   const std::string document = ops_as_markdown();
   EXPECT_THAT(document, testing::HasSubstr("| CPU kernels |"));
@@ -83,7 +83,7 @@ TEST(Description, TheDocumentIsAboutTheCpu) {
   EXPECT_THAT(document, testing::Not(testing::HasSubstr("| cuda")));
 }
 
-// Whatever bars there are in a description.
+// Whatever bars a description contains.
 TEST(Description, EveryRowOfTheTableHasAsManyCells) {
   std::istringstream document(ops_as_markdown());
   std::string line;

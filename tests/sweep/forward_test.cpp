@@ -1,4 +1,4 @@
-// Every op in every vector dtype and layout against its reference kernel in double.
+// Compares every op in every vector dtype and layout with its reference kernel in double.
 #include <algorithm>
 #include <bit>
 #include <cstdint>
@@ -34,7 +34,7 @@ bool same_bits(const Tensor& a, const Tensor& b) {
   return std::ranges::equal(a.to_vector<float>(), b.to_vector<float>(), {}, bits, bits);
 }
 
-// What graph mode's fuse_casts relies on. Products are left to kernels that differ.
+// Graph mode's fuse_casts relies on this. Matrix products are excluded: their kernels differ.
 TEST_P(EveryOp, On16BitsIsWhatF32WouldGiveRoundedOnce) {
   const OpDef& op = *GetParam();
   if (!graph::can_fuse_casts(op)) return;

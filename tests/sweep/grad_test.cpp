@@ -1,4 +1,4 @@
-// Gradients of every op: against finite differences in double, twice, and in 16 bits against
+// Checks gradients of every op: against finite differences in double, twice, and in 16 bits against
 // double.
 #include <cmath>
 
@@ -17,10 +17,10 @@ namespace {
 class EveryGradient : public testing::TestWithParam<const OpDef*> {};
 
 constexpr double kStep = 1e-6;
-// Central differences are off by O(step^2) and by rounding / step: about 1e-10 relative to values
-// of order 1; second derivatives enter with factors that this margin covers.
+// Central differences have an error of O(step^2) plus rounding / step: about 1e-10 relative to
+// values of order 1. The margin covers the factors with which second derivatives enter.
 constexpr double kAllowed = 1e-5;
-// Checked per input, spread over the whole tensor. Sanitizers have seen everything after a few.
+// Elements checked per input, spread over the tensor. For sanitizers a few are enough.
 #ifdef __SANITIZE_ADDRESS__
 constexpr std::int64_t kMostElements = 3;
 #else
@@ -40,7 +40,7 @@ bool has_grad_input(const OpDef& op, const std::vector<Tensor>& inputs, std::siz
          (op.grad_inputs >> std::min<std::size_t>(i, 31) & 1U) != 0;
 }
 
-// The inputs that gradients are asked for.
+// The inputs whose gradients are checked.
 std::vector<Tensor> make_leaves(const OpDef& op, std::vector<Tensor>& inputs) {
   std::vector<Tensor> leaves;
   for (std::size_t i = 0; i < inputs.size(); ++i) {
@@ -50,7 +50,7 @@ std::vector<Tensor> make_leaves(const OpDef& op, std::vector<Tensor>& inputs) {
 }
 
 // Finite differences need an output in double. Only a cast chooses its dtype; attributes of other
-// ops must say how the result relates to the inputs ("f32_result": 16-bit inputs give f32).
+// ops say how the result relates to the inputs ("f32_result": 16-bit inputs give f32).
 bool gives_double(const OpDef& op, const std::vector<Tensor>& inputs, const Attrs& attrs) {
   const std::vector<const Tensor*> in = pointers(inputs);
   const bool is_double = call(op, in, attrs)[0].dtype() == DType::kF64;
@@ -59,7 +59,7 @@ bool gives_double(const OpDef& op, const std::vector<Tensor>& inputs, const Attr
   return is_double;
 }
 
-// A scalar that depends on every output element, each with its own weight.
+// A scalar that depends on every output element, each with a different weight.
 Tensor weighted_sum(const OpDef& op, const std::vector<Tensor>& inputs, const Attrs& attrs) {
   const std::vector<const Tensor*> in = pointers(inputs);
   const Outputs outputs = call(op, in, attrs);
@@ -122,7 +122,7 @@ TEST_P(EveryGradient, AgreesWithFiniteDifferences) {
   }
 }
 
-// The sum of all gradients, each element with its own weight: differentiating it gives second
+// The sum of all gradients, each element with a different weight. Its derivatives are second
 // derivatives.
 Tensor weighted_gradients(const OpDef& op, const std::vector<Tensor>& inputs,
                           const std::vector<Tensor>& leaves, const Attrs& attrs) {
@@ -178,7 +178,7 @@ TEST_P(EveryGradient, In16BitsIsTheRoundedGradient) {
   for (std::size_t s = 0; s < samples.size(); ++s) {
     for (const DType dtype : {DType::kF32, DType::kBf16, DType::kF16}) {
       std::vector<Tensor> inputs = make_inputs(op, samples[s], dtype);
-      std::vector<Tensor> wide;  // the same numbers in double
+      std::vector<Tensor> wide;  // the same values in double
       for (const Tensor& input : inputs) {
         const bool widen = input.defined() && is_floating(input.dtype());
         wide.push_back(widen ? input.astype(DType::kF64) : input);

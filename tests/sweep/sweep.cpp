@@ -79,11 +79,11 @@ std::vector<Tensor> make_inputs(const OpDef& op, const Sample& sample, DType dty
       inputs.emplace_back();
       continue;
     }
-    // An operation that a region leaves alone altogether takes whatever dtype comes.
+    // An op of which a region casts no input takes any dtype.
     const bool is_left_alone = op.precision.cast_mask == 0;
     const bool stays_wide = !is_left_alone && !op.precision.may_cast(i) && is_lower(dtype);
     const DType wanted = spec.dtype_in(stays_wide ? DType::kF32 : dtype);
-    // Rounded first, so that every layout and dtype of one width starts from the same numbers.
+    // Rounded first, so that all layouts and dtypes of one width start from the same values.
     inputs.push_back(lay_out(make_values(spec, 1 + i, values), wanted, layout));
   }
   return inputs;
@@ -108,7 +108,7 @@ std::vector<Tensor> reference_outputs(const OpDef& op, const std::vector<Tensor>
 
 namespace {
 
-// The first element that is too far off, as text; empty if none is.
+// The first element with too large an error, as text; empty if there is none.
 std::string first_difference(const OpDef& op, const Sample& sample, const Tensor& result,
                              const Tensor& expected, bool exact) {
   const auto got = result.to_vector<double>();

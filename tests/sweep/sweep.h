@@ -1,4 +1,4 @@
-// Shared by the sweeps: building the inputs of a sample, running it, and how close results must be.
+// Shared code of the sweeps: builds the inputs of a sample, runs it, and defines tolerances.
 #pragma once
 
 #include <string>
@@ -23,41 +23,42 @@ enum class Layout {
 inline constexpr Layout kAllLayouts[] = {Layout::kDense, Layout::kChannelsLast, Layout::kStrided};
 const char* name_of(Layout layout);
 
-// The inputs of a sample; the same numbers for every layout, rounded to the dtype. Inputs outside
-// the op's cast mask are f32 in 16-bit sweeps, as a mixed-precision region would leave them, unless
-// it casts none: such an op takes what comes.
+// The inputs of a sample: the same values for every layout, rounded to the dtype. In 16-bit sweeps,
+// inputs outside the op's cast mask are f32, as a mixed-precision region would leave them. If a
+// region casts none of an op's inputs, all of them have the dtype.
 std::vector<Tensor> make_inputs(const OpDef& op, const Sample& sample, DType dtype,
                                 Values values = Values::kRandom, Layout layout = Layout::kDense);
 
 std::vector<const Tensor*> pointers(const std::vector<Tensor>& tensors);
 
-// What the op must give: the reference kernel in double on the same inputs.
+// The expected outputs: those of the reference kernel in double on the same inputs.
 std::vector<Tensor> reference_outputs(const OpDef& op, const std::vector<Tensor>& inputs,
                                       const Attrs& attrs, std::span<const Tensor> like);
 
-// The same elements at the same places of a block on another device: to() would close the gaps of a
-// strided tensor.
+// The same elements at the same offsets of a block on another device; to() would close the gaps of
+// a strided tensor.
 Tensor on_device(const Tensor& tensor, Device device);
 
-// Calls the op on a device and expects what the reference kernel gives: exactly that, rounded to
-// the result's dtype, or within tolerance().
+// Calls the op on a device and compares it with the reference kernel: exactly, rounded to the
+// result's dtype, or within tolerance().
 void compare(const OpDef& op, const Sample& sample, const std::vector<Tensor>& inputs,
              const std::string& name, bool exact, Device device = kCpuDevice);
 
-// Every sample of the op on random numbers, in every vector dtype and layout: see compare().
+// Compares every sample of the op on random values, in every vector dtype and layout; see
+// compare().
 void expect_agreement(const OpDef& op, Device device = kCpuDevice);
-// Every sample on small integers, exactly, in every vector dtype; nothing if the op does not claim
-// to be exact.
+// Compares every sample on small integers, exactly, in every vector dtype. Does nothing if the op
+// does not claim to be exact.
 void expect_exactness(const OpDef& op, Device device = kCpuDevice);
 
-// How far a result may be from `expected`:
+// The allowed difference from `expected`:
 //   half a unit in the last place of the result's dtype (one rounding), plus
 //   `ulps` roundings of f32 arithmetic, relative to the larger of the result and one term, plus
 //   for sums of n terms the probabilistic bound sqrt(n) * u * sum |term| of Higham and Mary,
 //   "A new approach to probabilistic rounding error analysis", SIAM J. Sci. Comput. 41 (2019).
 double tolerance(const OpDef& op, const Sample& sample, DType result, double expected);
 
-// `conv2d #3 bf16 strided`: what a failure message needs to find the case again.
+// `conv2d #3 bf16 strided`: identifies the case in a failure message.
 std::string describe(const OpDef& op, std::size_t sample, DType dtype, Layout layout);
 
 // The registered operations, as test parameters with readable names.

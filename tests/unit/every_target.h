@@ -1,4 +1,4 @@
-// Running a test once per instruction set of this build and CPU.
+// Runs a test once for each instruction set of this build and CPU.
 #pragma once
 
 #include <cstdint>

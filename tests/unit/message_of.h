@@ -1,4 +1,4 @@
-// What an exception says.
+// Gets the message of an exception.
 #pragma once
 
 #include <string>
@@ -9,7 +9,7 @@
 
 namespace mezzo {
 
-// The message of the ErrorType that `action` throws; a failure of the test if it throws none.
+// The message of the ErrorType that `action` throws; fails the test if it throws none.
 template <class ErrorType = Error, class Action>
 std::string message_of(Action&& action) {
   try {

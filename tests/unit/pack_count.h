@@ -1,4 +1,4 @@
-// Counting how often weights are packed.
+// Counts how many times weights are packed.
 #pragma once
 
 #include <string_view>
@@ -7,7 +7,7 @@
 
 namespace mezzo::test {
 
-// How often mezzo's own kernel packs a weight on this thread while it exists.
+// Counts how many times mezzo's own kernel packs a weight on this thread while it exists.
 class PackCount final : public KernelListener {
  public:
   int count = 0;

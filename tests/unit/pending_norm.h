@@ -1,4 +1,4 @@
-// Results of batch normalization that are computed again, beside the same ones kept.
+// Compares batch-norm results that are recomputed with the same results when they are kept.
 #pragma once
 
 #include <bit>
@@ -16,7 +16,7 @@
 
 namespace mezzo::test {
 
-// A kernel, or a choice, that nothing uses as long as an object lives.
+// Disables a kernel, or a choice, while it exists.
 class Without {
  public:
   explicit Without(std::string kernel) { disable_kernels({std::move(kernel)}); }
@@ -27,8 +27,8 @@ class Without {
 
 using Bits = std::vector<std::uint32_t>;
 
-// The elements as f32, which is exact for 16 bits. All NaNs are one: their bits depend on the order
-// of operands.
+// The elements as f32, which is exact for 16 bits. All NaNs are equal, since their bits depend on
+// the order of operands.
 inline Bits bits_of(const Tensor& tensor) {
   Bits bits;
   if (!tensor.defined()) return bits;
@@ -50,7 +50,8 @@ inline std::vector<Bits> grads_of(const std::vector<Tensor>& leaves) {
   return bits;
 }
 
-// Expects that run(), which gives the bits of several tensors, gives the same if results are kept.
+// Expects that run(), which returns the bits of several tensors, gives the same if results are
+// kept.
 template <class Run>
 void expect_as_kept(const Run& run, const std::string& what = "") {
   const std::vector<Bits> again = run();
@@ -62,12 +63,12 @@ void expect_as_kept(const Run& run, const std::string& what = "") {
   }
 }
 
-// Whether the operation that gave `result` computes its first input again, and has not done so yet.
+// Whether the operation of `result` will recompute its first input and has not done so yet.
 inline bool is_given_up(const Tensor& result) {
   return pending_norm_of(node_of(result)->inputs()[0].saved) != nullptr;
 }
 
-// What computes its inputs again needs AVX2.
+// Operations that recompute their inputs need AVX2.
 class NormAgainTest : public testing::TestWithParam<DType> {
  protected:
   void SetUp() override {

@@ -1,4 +1,4 @@
-// Numbers that tests of arithmetic and of overflows are full of.
+// Special values for tests of arithmetic and of overflows.
 #pragma once
 
 #include <limits>

@@ -1,11 +1,11 @@
-// A number of threads for as long as an object lives.
+// Sets the number of threads while an object exists.
 #pragma once
 
 #include "mezzo/core/parallel.h"
 
 namespace mezzo::test {
 
-// Sets num_threads(); the destructor puts back what was set before.
+// Calls set_num_threads(); the destructor restores the previous number.
 class Threads {
  public:
   explicit Threads(int count) : before_(num_threads()) { set_num_threads(count); }

@@ -1,4 +1,4 @@
-// A network with the layers that networks other than classifiers have.
+// A network with layers that classifiers do not have.
 #pragma once
 
 #include "mezzo/nn/conv.h"
@@ -9,9 +9,10 @@
 
 namespace mezzo::test {
 
-// Logits for the classes of every pixel of images of an even size: half the size and back, beside
-// what was there before, in the manner of Ronneberger, Fischer and Brox, "U-Net: Convolutional
-// Networks for Biomedical Image Segmentation", MICCAI 2015. tests/golden/networks.py has the same.
+// Logits for the classes of every pixel, for images of an even size. It halves the size and
+// restores it, concatenated with the earlier activations, following Ronneberger, Fischer and Brox,
+// "U-Net: Convolutional Networks for Biomedical Image Segmentation", MICCAI 2015.
+// tests/golden/networks.py has the same network.
 class TinyUnet : public nn::Module {
  public:
   TinyUnet(std::int64_t channels, std::int64_t classes, nn::UpsampleOptions upsample = {})

@@ -46,7 +46,7 @@ TEST(Autocast, NestsAndTheInnermostCounts) {
   EXPECT_EQ(matmul(a, a).dtype(), DType::kF16);
 }
 
-// Programs that switch precision off by a flag hand over the dtype that is left, f32.
+// Programs that turn mixed precision off with a flag pass the remaining dtype, f32.
 TEST(Autocast, WhatCastsNothingTakesAnyDtype) {
   const Tensor a = ones({2, 2});
   for (const DType dtype : {DType::kF32, DType::kF64, DType::kI64, DType::kBool, DType::kF16}) {
@@ -77,7 +77,7 @@ TEST(Autocast, WhatCastsNothingTakesAnyDtype) {
   }
 }
 
-// What casts is refused as before, and leaves the region around it as it was.
+// A region that casts refuses it as before, and leaves the outer region unchanged.
 TEST(Autocast, WhatCastsTakesLowerDtypes) {
   const Tensor a = ones({2, 2});
   const Autocast outer(DType::kF16);
@@ -127,7 +127,7 @@ TEST(Autocast, LeavesF64AndIntegersAlone) {
   EXPECT_EQ((arange(3, DType::kI64) + arange(3, DType::kI64)).dtype(), DType::kI64);
 }
 
-// 1 + 2^-9 is no bf16 number. f64 beside it would not bring back what is lost.
+// 1 + 2^-9 has no exact bf16 value, and an f64 operand would not restore what is lost.
 TEST(Autocast, RoundsNothingBesideF64) {
   const Tensor fine = full({2, 2}, 1.001953125);
   const Tensor wide = full({2, 2}, 1, DType::kF64);
@@ -156,7 +156,7 @@ TEST(Autocast, RefusesWhatIsWrongIn16BitsAndSaysWhatToUse) {
   EXPECT_NO_THROW(binary_cross_entropy(p, p));
 }
 
-// 300000 is infinite in f16, and one of its neighbours there is 64 off 65000.
+// 300000 is infinite in f16, and one of 65000's neighbours there is 64 away.
 TEST(Autocast, LossesAreAddedUpInF32AtO3) {
   const Tensor logits = full({100000}, 3);
   const Tensor targets = zeros({100000});
@@ -170,7 +170,7 @@ TEST(Autocast, LossesAreAddedUpInF32AtO3) {
   }
 }
 
-// Whether they are being trained or not.
+// Frozen scales are rounded like trained ones.
 TEST(Autocast, FrozenScalesAreRoundedAtO3LikeOthers) {
   const Tensor x = randn({8, 4});
   const auto normalised = [&](bool frozen) {
@@ -182,7 +182,7 @@ TEST(Autocast, FrozenScalesAreRoundedAtO3LikeOthers) {
   EXPECT_EQ(normalised(true), normalised(false));
 }
 
-// Regions cast a parameter once; what somebody writes into such a copy is his own.
+// Regions cast a parameter once; writing into such a copy changes only what the writer holds.
 TEST(Autocast, WhatIsWrittenIntoACopyStaysThere) {
   const Tensor weight = ones({4, 2}).set_requires_grad(true);
   const Tensor x = ones({1, 4});
@@ -203,7 +203,7 @@ TEST(Autocast, WhatIsWrittenIntoACopyStaysThere) {
   EXPECT_EQ(filled.to_vector<float>(), std::vector<float>(8, 5));
 }
 
-// Nor does an update take it for the copy that it renews.
+// An update does not treat it as the copy that it renews, either.
 TEST(Autocast, UpdatesLeaveACopyThatWasWrittenAlone) {
   const Tensor weight = ones({64, 64}).set_requires_grad(true);
   optim::Sgd optimizer({weight}, {.lr = 1});
@@ -258,10 +258,10 @@ TEST(Autocast, EqualsCastingByHandBitForBit) {
   EXPECT_EQ(weight.grad().to_vector<float>(), gradient);
 }
 
-// Every op at every level: each input arrives at the kernel in the dtype that its rule says.
+// Every op at every level: each input reaches the kernel in the dtype that its rule demands.
 class EveryRule : public testing::TestWithParam<const OpDef*> {};
 
-// The dtype that a rule makes of an f32 input.
+// The dtype to which a rule casts an f32 input.
 DType wanted_dtype(const OpDef& op, std::size_t input, const Policy& policy) {
   const bool may_cast = (op.precision.cast_mask >> input & 1U) != 0;
   const CastAction action = action_for(policy, op);

@@ -16,7 +16,7 @@ namespace {
 
 using testing::HasSubstr;
 
-// What build_train_network() made of a network.
+// The result of build_train_network() for a network.
 struct Built {
   explicit Built(const TrainNetworkOptions& options, const LossFunction& loss = class_loss)
       : step(build_train_network(net, loss, optimizer, options)) {}
@@ -35,7 +35,7 @@ std::string refusal_of(const TrainNetworkOptions& options) {
 struct Defaults {
   const char* level;
   DType dtype;
-  Level applied;  // O0: nothing was set
+  Level applied;  // O0: no setting
   bool keeps_batchnorm;
   double scale;  // 1: no loss scaling
 };
@@ -144,7 +144,7 @@ TEST(BuildTrainNetwork, LabelsIn16BitsAreCastForTheLoss) {
   EXPECT_EQ(seen_labels, DType::kF32);
 }
 
-// A linear layer that notes what it answers in, for a step that is told nothing of precision.
+// A linear layer that records its output's dtype, for a step without a precision setting.
 struct Observed {
   class Net : public nn::Module {
    public:
@@ -210,8 +210,8 @@ TEST(BuildTrainNetwork, AStepWithoutAPolicyStaysInTheCallersRegion) {
             DType::kF16);
 }
 
-// A region of everything in 16 bits around a step is for the network: a loss of 1 + 2^-10 would
-// become 1 in bf16, and the sum of the parts' gradients would be rounded.
+// A region of 16 bits around a step only applies to the network. Otherwise a loss of 1 + 2^-10
+// would become 1 in bf16, and the sum of the parts' gradients would be rounded.
 TEST(BuildTrainNetwork, LossAndMicroBatchesStayInF32InACallersRegion) {
   for (const std::int64_t parts : {1, 2}) {
     nn::Sequential net;
@@ -231,7 +231,7 @@ TEST(BuildTrainNetwork, RefusesWhatItDoesNotKnow) {
   EXPECT_THAT(refusal_of({.level = "O4"}),
               HasSubstr("unknown level `O4`. There are O0, O1, auto, O2 and O3"));
   EXPECT_THAT(refusal_of({.level = "O1", .dtype = DType::kF32}), HasSubstr("dtype must be"));
-  EXPECT_NO_THROW(Built({.level = "O0", .dtype = DType::kF32}));  // where it says nothing
+  EXPECT_NO_THROW(Built({.level = "O0", .dtype = DType::kF32}));  // the dtype is irrelevant at O0
   EXPECT_THAT(refusal_of({.level = "O2", .cast_model_type = DType::kI64}),
               HasSubstr("cast_model_type must be f32, bf16 or f16"));
   EXPECT_THAT(refusal_of({.step = {.micro_batches = 0}}), HasSubstr("micro_batches"));

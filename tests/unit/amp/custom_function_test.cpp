@@ -41,7 +41,7 @@ CustomFunction square(const CustomFunctionOptions& options = {}) {
           options};
 }
 
-// a times b, whose passes note what they see.
+// a times b; both passes record the dtypes that they see.
 struct Product {
   struct Seen {
     bool region = false;

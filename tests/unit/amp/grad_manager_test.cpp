@@ -35,7 +35,7 @@ TEST(GradManager, CollectsForAttachedTensorsOnly) {
   ASSERT_EQ(gm.attached_tensors().size(), 1U);
 }
 
-// In bf16 a thousand ones would make 256.
+// In bf16 a thousand ones would add up to 256.
 TEST(GradManager, AddsGradientsOf16BitsUpInF32) {
   const Tensor w = ones({2}, DType::kBf16);
   GradManager gm;
@@ -128,7 +128,7 @@ TEST(GradManager, MisuseThrows) {
   EXPECT_THROW(gm.record(), ArgumentError);
 }
 
-// MegEngine's one call: scale, backward, unscale, update.
+// MegEngine's single call: scale, backward, unscale, update.
 TEST(GradManager, TheScalersOneCallLeavesTrueGradients) {
   Pair p;
   GradManager gm;
@@ -151,7 +151,7 @@ TEST(GradManager, TheScalersOneCallWeighsWithDyInF32) {
   EXPECT_EQ(grad_of(p.a), (std::vector<float>{9, 12}));
 }
 
-// One with an overflow between two without: nothing of an iteration is left in the next one.
+// An iteration with an overflow between two without: nothing of an iteration remains in the next.
 TEST(GradManager, IterationsFollowEachOther) {
   Pair p;
   GradManager gm;
@@ -295,7 +295,7 @@ TEST(GradManager, TheScalerTakesSeveralLosses) {
   EXPECT_EQ(grad_of(p.a), (std::vector<float>{31, 401}));
 }
 
-// Gradients stay f32 where everything else is cast: 1 + 2^-20 has no 16-bit number.
+// Gradients stay f32 where everything else is cast: 1 + 2^-20 has no exact 16-bit value.
 TEST(GradManager, AddsInF32InARegion) {
   const Tensor x = ones({1});
   GradManager gm;

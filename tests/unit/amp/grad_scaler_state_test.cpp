@@ -1,4 +1,5 @@
-// What a GradScaler saves, what may change when, and several optimizers, losses and micro-batches.
+// Tests what a GradScaler saves, what may change when, and several optimizers, losses and
+// micro-batches.
 #include <cmath>
 #include <cstdint>
 #include <functional>
@@ -30,7 +31,7 @@ struct OneParameter {
   float value() const { return w.data<float>()[0]; }
 };
 
-// One iteration whose gradient is `value`; gives the scale after it.
+// Runs one iteration with the gradient `value`; returns the scale after it.
 double iterate(GradScaler& scaler, float value) {
   OneParameter net;
   scaler.scale(net.loss(1)).backward();
@@ -226,7 +227,8 @@ TEST(GradScalerIteration, NothingToDoIsReportedAndDoesNotCount) {
   EXPECT_TRUE(GradScaler({}, false).step(idle.optimizer).nothing_to_do);
 }
 
-// What steps say of iterations that `end` ends: two overflows, a good step, an overflow.
+// The number of steps skipped in a row, after each of two overflows, a good step and an overflow.
+// `end` ends each iteration.
 std::vector<std::int64_t> skips_in_a_row(GradScaler& scaler, const std::function<void()>& end) {
   std::vector<std::int64_t> in_a_row;
   for (const float grad : {kInf, kInf, 1.0F, kInf}) {
@@ -246,7 +248,7 @@ TEST(GradScalerIteration, CountsSkippedStepsInARow) {
   EXPECT_EQ(scaler.skipped_in_a_row(), 1);
   GradScaler by_hand({.init_scale = 64});
   EXPECT_EQ(skips_in_a_row(by_hand, [&] { by_hand.update(16); }), expected);
-  by_hand.update(8);  // of no iteration
+  by_hand.update(8);  // does not belong to an iteration
   EXPECT_EQ(by_hand.skipped_in_a_row(), 1);
 }
 
@@ -260,7 +262,7 @@ TEST(GradScalerIteration, SeveralLossesAreScaledAlike) {
   EXPECT_EQ(b.w.grad().item(), 128);
 }
 
-// Two losses, two optimizers; b's loss is computed after a's step, as in a game of two.
+// Two losses, two optimizers; b's loss is computed after a's step, as in a two-player game.
 TEST(GradScalerOptimizers, EachAloneSkipsOnItsOwn) {
   GradScaler scaler({.init_scale = 8});
   OneParameter a;
@@ -336,7 +338,7 @@ TEST(GradScalerGradients, In16BitsAreRefusedByIndexAndShape) {
     EXPECT_EQ(a.grad().data<float>()[0], 65536);
     EXPECT_THROW(scaler.step(optimizer), ArgumentError);
     EXPECT_THROW(scaler.unscale(std::vector<Tensor>{b}), ArgumentError);
-    // Also where it is the step that divides before it checks.
+    // Includes a step that divides before it checks.
     GradScaler small({.init_scale = 0.5, .min_scale = 0.25});
     small.scale(sum(a)).backward();
     EXPECT_THAT(message_of<ArgumentError>([&] { small.step(optimizer); }),

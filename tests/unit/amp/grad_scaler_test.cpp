@@ -116,7 +116,7 @@ TEST(GradScaler, ALossIn16BitsIsScaledInF32) {
   EXPECT_EQ(scaler.scale(loss).item(), 4 * 65536);
 }
 
-// The gradient of the loss is the scale. Where the loss was computed in f16, that is an f16 number.
+// The gradient of the loss is the scale. For a loss computed in f16, it must be an f16 value.
 TEST(GradScaler, AnF16LossTakesScalesUpTo2To15) {
   for (const double scale : {0x1p15, 0x1p16}) {
     const Tensor w = from_values({0.25F}, {1}).set_requires_grad(true);
@@ -126,7 +126,7 @@ TEST(GradScaler, AnF16LossTakesScalesUpTo2To15) {
   }
 }
 
-// What a flag switches off need not have numbers that make sense.
+// A disabled scaler does not check its options.
 TEST(GradScaler, ADisabledOneTakesAnyOptions) {
   for (const LossScaleOptions& options :
        {LossScaleOptions{.init_scale = 0}, LossScaleOptions{.init_scale = -1, .growth_factor = 1},
@@ -169,7 +169,7 @@ TEST(GradScaler, MisuseSaysWhatToDo) {
   EXPECT_NO_THROW(scaler.step(net.optimizer));
 }
 
-// The scale is no part of the region: in f16 it would be infinite, and the loss rounded.
+// The region does not apply to the scale: in f16 it would be infinite, and the loss rounded.
 TEST(GradScaler, ScalesInF32InARegion) {
   GradScaler scaler({.init_scale = 0x1p20});
   const Autocast region({.level = Level::kO3, .lower = DType::kF16});
@@ -178,7 +178,7 @@ TEST(GradScaler, ScalesInF32InARegion) {
   EXPECT_EQ(scaled.to_vector<float>()[0], 0x1p20F + 1);
 }
 
-// One tensor is the gradient of both, each of an optimizer of its own.
+// One tensor is the gradient of two parameters, each of an optimizer of its own.
 TEST(GradScaler, UnscalesASharedGradientOnceForEachOptimizer) {
   const Tensor a = ones({2}).set_requires_grad(true);
   const Tensor b = ones({2}).set_requires_grad(true);

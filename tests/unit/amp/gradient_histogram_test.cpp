@@ -48,7 +48,7 @@ TEST(GradientHistogram, WithoutGradientsNothingIsLost) {
   }
 }
 
-// The best scale overflows nothing, and twice the scale does, for gradients on either side of
+// The best scale causes no overflow, and twice that scale does, for gradients on either side of
 // every boundary.
 TEST(GradientHistogram, TheBestScaleIsTheLargestThatOverflowsNothing) {
   for (const float largest : {1.0F, 1.5F, 0x1p-24F, 65504.0F, std::nextafter(65520.0F, 0.0F),

@@ -31,7 +31,7 @@ ExponentCounts counts_of(const Tensor& tensor, float factor = 1) {
   return count_exponents({&flat, 1}, factor).front();
 }
 
-// One backward pass of sum(net(x)) * scale in a step that began.
+// Runs one backward pass of sum(net(x)) * scale in a step that has begun.
 void run_step(nn::Module& net, GradientStatistics& statistics, double scale = 1) {
   statistics.begin_step(scale);
   (sum(net(from_values({1.0F, -0.25F}, {2}))) * scale).backward();
@@ -68,7 +68,7 @@ TEST(GradientStatistics, KeepsTheLatestAndTheSum) {
   EXPECT_EQ(statistics.total()[0].passes, 3);
 }
 
-// As those of two optimizers are, one after the other.
+// For example, the gradients of two optimizers are counted one after the other.
 TEST(GradientStatistics, AStepThatIsCountedInPartsIsOne) {
   nn::ExampleNet net;
   GradientStatistics statistics(net, {.every = 1});
@@ -134,7 +134,8 @@ TEST(GradientStatistics, CountsWhatFlowsIntoModulesWithoutChildren) {
   EXPECT_THAT(nn::names_of(statistics.total_activations()),
               ElementsAre("stem", "body.first", "body.second"));
   run_step(net, statistics, 8);
-  // y = x * 1 * 2 * 3 + 1: the gradient of the output of `second` is 1, of `first` 3, of `stem` 6.
+  // y = x * 1 * 2 * 3 + 1: the gradients of the outputs of `second`, `first` and `stem` are 1, 3
+  // and 6.
   EXPECT_EQ(statistics.latest_activations()[2].counts.at(0), 2);
   EXPECT_EQ(statistics.latest_activations()[1].counts.at(1), 2);
   EXPECT_EQ(statistics.latest_activations()[0].counts.at(2), 2);
@@ -177,7 +178,7 @@ class TwoParameters : public nn::Module {
   optim::Sgd optimizer{{a, b}, {.lr = 0.5}};
 };
 
-// One iteration with those gradients; true gradients are what is counted.
+// Runs one iteration with these gradients; unscaled gradients are counted.
 StepResult run_iteration(TwoParameters& net, GradientStatistics& statistics, GradScaler& scaler,
                          float factor = 0.25F) {
   statistics.begin_step(scaler.get_scale());
@@ -189,7 +190,7 @@ StepResult run_iteration(TwoParameters& net, GradientStatistics& statistics, Gra
 }
 
 TEST(ScalerWithStatistics, CountsTrueGradientsInPlaceOfTheCheck) {
-  for (const double scale : {65536.0, 0.25}) {  // checked with the update, and before it
+  for (const double scale : {65536.0, 0.25}) {  // checked with the update, or before it
     TwoParameters net;
     GradientStatistics statistics(net, {.every = 2});
     GradScaler scaler({.init_scale = scale, .min_scale = 0x1p-10});
@@ -247,7 +248,7 @@ TEST(ScalerWithStatistics, GradientsAreCountedBeforeTheyAreClippedAndOnce) {
   }
 }
 
-// Watching changes no bit of any gradient, in any precision.
+// Observing changes no bit of any gradient, in any precision.
 TEST(GradientStatistics, ChangesNothing) {
   manual_seed(3);
   const auto net = models::create("lenet5", models::usual_config("lenet5"));

@@ -1,4 +1,4 @@
-// Whole networks with 16-bit parameters.
+// Tests whole networks with 16-bit parameters.
 #include <gtest/gtest.h>
 
 #include "mezzo/amp/grad_scaler.h"
@@ -22,7 +22,7 @@ struct Setting {
   bool keep_batchnorm_fp32;
 };
 
-// All of them for small networks; the large ones are made of the same layers.
+// All settings for small networks; the large ones consist of the same layers.
 std::vector<Setting> settings_for(const std::string& name) {
   const bool small = name == "lenet5" || name == "mlp" || name == "resnet20";
   if (!small) return {{DType::kBf16, Level::kAuto, true}, {DType::kF16, Level::kO3, false}};

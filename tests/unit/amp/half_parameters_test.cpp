@@ -131,7 +131,7 @@ TEST(HalfParameters, SayWhichNumbersF16CannotHold) {
   EXPECT_THAT(warnings.text(), testing::HasSubstr("`bias` has numbers that are infinite in f16"));
 }
 
-// Also those of parameters that stay as they are.
+// Includes the gradients of parameters that do not change dtype.
 TEST(HalfParameters, DropGradientsEitherWay) {
   EveryLayer net;
   const auto with_gradients = [&] {
@@ -146,7 +146,7 @@ TEST(HalfParameters, DropGradientsEitherWay) {
   for (const Tensor& param : net.parameters()) EXPECT_FALSE(param.grad().defined());
 }
 
-// From bf16, which has the range of f32, as from f32.
+// Checks parameters from bf16, which has f32's range, and from f32.
 TEST(HalfParameters, FromBf16SayWhichNumbersF16CannotHold) {
   class Wide final : public nn::Module {
    public:
@@ -179,7 +179,7 @@ TEST(HalfParameters, StatesOfEitherKindLoadIntoTheOther) {
   EXPECT_EQ(values_of(full), values_of(half));
 }
 
-// In f32, 16-bit parameters compute what f32 parameters of the same values compute.
+// In f32, 16-bit parameters give the results of f32 parameters with the same values.
 TEST(HalfParameters, WithoutARegionTheComputationIsThatOfTheWidenedValues) {
   for (const DType dtype : kLowerDTypes) {
     manual_seed(1);
@@ -196,14 +196,14 @@ TEST(HalfParameters, WithoutARegionTheComputationIsThatOfTheWidenedValues) {
     sum(want * want).backward();
     for (const NamedTensor& entry : half.named_parameters()) {
       const Tensor& grad = entry.tensor.grad();
-      // That of the weight that is used twice is a sum.
+      // The gradient of the weight that is used twice is a sum.
       EXPECT_EQ(grad.dtype(), entry.name == "tied" ? DType::kF32 : dtype) << entry.name;
       EXPECT_EQ(grad.shape(), entry.tensor.shape());
     }
   }
 }
 
-// The gradient of a bias that is 16-bit is the rounding of the f32 one.
+// The gradient of a 16-bit bias is the f32 one, rounded.
 TEST(HalfParameters, GradientsAreRoundedOnce) {
   for (const DType dtype : kLowerDTypes) {
     nn::Linear half(3, 2);

@@ -1,4 +1,4 @@
-// What losses say of themselves: whether they are means over examples, sums, or means over a count.
+// Tests how losses describe themselves: means over examples, sums, or means over a count.
 #include "mezzo/amp/loss_function.h"
 
 #include <cmath>
@@ -15,7 +15,7 @@
 namespace mezzo::amp {
 namespace {
 
-Tensor even_logits() { return zeros({3, 2}); }  // both classes are as likely
+Tensor even_logits() { return zeros({3, 2}); }  // both classes are equally likely
 
 Tensor plain(const Tensor& logits, const Tensor& labels) { return cross_entropy(logits, labels); }
 Tensor number_of(const Tensor& labels) { return sum(ones(labels.shape())); }
@@ -50,12 +50,12 @@ TEST(LossFunction, CrossEntropyCountsItsLabels) {
   const Tensor labels = labels_of({0, 1, 0});
   EXPECT_EQ(weighted.count(labels).item(), 9);
   EXPECT_NEAR(weighted.of_batch(even_logits(), labels).value(), std::log(2.0), 4 * 0x1p-24);
-  // Means of probabilities are over the examples, whatever classes weigh.
+  // For probabilities, means are over the examples, whatever the class weights.
   EXPECT_FALSE(weighted.count(full({3, 2}, 0.5)).defined());
   EXPECT_TRUE(std::isnan(ignoring.of_batch(even_logits(), labels_of({7, 7, 7})).value()));
 }
 
-// A reference to a loss says what the loss does.
+// A reference to a loss describes itself like the loss.
 TEST(LossFunction, AReferenceSaysTheSame) {
   nn::CrossEntropyLoss ignoring({.ignore_index = 7});
   const Tensor labels = labels_of({7, 1, 0});
@@ -71,7 +71,7 @@ TEST(LossFunction, AReferenceSaysTheSame) {
   EXPECT_TRUE(LossFunction(std::cref(sum)).adds_up());
 }
 
-// The losses of single examples are no quotient, whatever counts.
+// Losses of single examples are not divided, whatever counts.
 TEST(LossFunction, WithoutAReductionNothingIsCounted) {
   const nn::CrossEntropyLoss single({.reduction = Reduction::kNone, .ignore_index = 7});
   const LossFunction loss = single;

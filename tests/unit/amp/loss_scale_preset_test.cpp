@@ -1,4 +1,5 @@
-// The state machine under every framework's defaults, against the trajectories that its rules give.
+// Tests the state machine with every framework's defaults, against trajectories derived from its
+// rules.
 #include <cmath>
 #include <random>
 #include <string>
@@ -52,8 +53,8 @@ TEST_P(Preset, FollowsItsHysteresis) {
                                                           : (Scales{32, 32, 16, 16, 8, 4, 4, 2}));
 }
 
-// The number of growths and reductions, counted by hand: without floor, ceiling and hysteresis the
-// scale is init * growth^a * backoff^b.
+// Compares with the number of growths and reductions, counted by hand: without floor, ceiling and
+// hysteresis the scale is init * growth^a * backoff^b.
 TEST_P(Preset, FollowsTheClosedForm) {
   LossScaleOptions o = options(1024, 4);
   o.hysteresis = 1;
@@ -105,12 +106,12 @@ struct PresetRow {
   const char* name;
   double init;
   std::int64_t interval;
-  double floor;    // where the scale stays however many overflows there are
-  double ceiling;  // and however many steps without
+  double floor;    // the lowest scale after any number of overflows
+  double ceiling;  // the highest scale after any number of steps without one
   std::int64_t hysteresis;
 };
 
-// Beyond 2^127 a scale holds (the default) or becomes the largest f32 (OneFlow).
+// Beyond 2^127 a scale stays (the default) or becomes the largest f32 (OneFlow).
 constexpr PresetRow kPresetRows[] = {
     {"mindspore", 0x1p24, 2000, 1, 0x1p127, 1},  {"megengine", 0x1p4, 2000, kNoFloor, 0x1p127, 1},
     {"oneflow", 0x1p16, 2000, 1, kNoCeiling, 1}, {"pytorch", 0x1p16, 2000, kNoFloor, 0x1p127, 1},

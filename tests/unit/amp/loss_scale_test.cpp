@@ -1,4 +1,4 @@
-// The loss scaler is a state machine: every test is a table of steps.
+// Tests the loss scaler as a state machine: every test is a table of steps.
 #include "mezzo/amp/loss_scale.h"
 
 #include <string>
@@ -48,7 +48,7 @@ TEST(LossScale, HoldsAtTheFloor) {
   EXPECT_EQ(trajectory({.init_scale = 4, .min_scale = 2}, "OOO"), (Scales{2, 2, 2}));
 }
 
-// One that begins at its floor is not fixed: it grows, and shrinks again.
+// A scale that begins at its floor is not fixed: it grows, and shrinks again.
 TEST(LossScale, LeavesTheFloorAndComesBack) {
   EXPECT_EQ(trajectory({.init_scale = 4, .growth_interval = 2, .min_scale = 4}, "FFOO"),
             (Scales{4, 8, 4, 4}));
@@ -112,7 +112,7 @@ TEST(LossScale, AFixedOneStaysWhereItWasSet) {
   EXPECT_EQ(trajectory(state, "OF"), (Scales{16, 16}));
 }
 
-// One that begins at its floor and does not grow by itself is not fixed for that.
+// A scale that begins at its floor and does not grow by itself is still not fixed.
 TEST(LossScale, OneThatWasLoadedAboveItsFloorShrinks) {
   LossScaleState state({.init_scale = 1, .growth_interval = 0});
   state.restore(64, 0, 1);

@@ -146,7 +146,7 @@ TEST(LossScaleManager, RefusesWhatMakesNoSense) {
   EXPECT_THROW(DynamicLossScaleManager(64, 2, -1), ArgumentError);
 }
 
-// Nothing would ever tell it to stop growing.
+// Nothing would ever stop the growth.
 TEST(LossScaleManager, AScaleThatGrowsNeedsTheCheck) {
   EXPECT_THAT(message_of<ArgumentError>([] { LossScaleManager(LossScaleOptions{}, false); }),
               testing::HasSubstr("growth_interval 2000"));

@@ -26,7 +26,7 @@ namespace {
 using Floats = std::vector<float>;
 using testing::HasSubstr;
 
-// Notes the dtype in which its linear layer answered.
+// Records the output dtype of its linear layer.
 class Probe : public nn::Module {
  public:
   Probe() { add("fc", fc); }
@@ -141,7 +141,8 @@ TEST(Precedence, PartsKeepTheirSettingUnderALevelAndALevelAppliedTwiceIsOne) {
   EXPECT_TRUE(net.forward_hooks().empty());
 }
 
-// What a level makes of a convolution-like, an exact, a normalising and a range-hungry operation.
+// The dtypes at each level of operations that are lowered, exact, normalising, and in need of
+// range.
 TEST(AutoMixedPrecision, LevelsChooseByClass) {
   struct Row {
     Level level;
@@ -160,7 +161,7 @@ TEST(AutoMixedPrecision, LevelsChooseByClass) {
   }
 }
 
-// At O0 nothing is lowered but the modules that are named.
+// At O0, only the named modules are lowered.
 TEST(AutoMixedPrecision, AtO0TheDtypeMayBeAny) {
   ProbedNet net;
   for (const DType dtype : {DType::kF32, DType::kF64}) {
@@ -248,7 +249,7 @@ TEST(AutoMixedPrecision, UnknownNamesAreNamedAndChangeNothing) {
               HasSubstr("no operation `no_op`"));
 }
 
-// What a level said of parts of the network goes with it; what was set on them stays.
+// The level's settings for parts of the network are replaced, settings on the parts stay.
 TEST(AutoMixedPrecision, ApplyingItAgainTakesItsNamesBack) {
   const auto lowered = [](ProbedNet& net) {
     to_float(net.first, DType::kBf16);

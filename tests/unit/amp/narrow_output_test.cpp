@@ -1,4 +1,4 @@
-// Losses that read 16-bit outputs as they are: the same bits as after a cast to f32, in less
+// Tests losses that read 16-bit outputs directly: the same bits as after a cast to f32, in less
 // memory.
 #include <gtest/gtest.h>
 
@@ -35,7 +35,7 @@ struct Trained {
   bool operator==(const Trained&) const = default;
 };
 
-// Of three steps at O2.
+// The result of three steps at O2.
 Trained trained(const LossFunction& loss, DType dtype, std::int64_t parts) {
   manual_seed(3);
   nn::Linear net(8, kClasses);
@@ -52,7 +52,7 @@ Trained trained(const LossFunction& loss, DType dtype, std::int64_t parts) {
   return result;
 }
 
-// The same loss without the word that it reads 16 bits.
+// The same loss without the declaration that it reads 16 bits.
 struct OfWidened {
   nn::CrossEntropyLoss loss;
   Tensor operator()(const Tensor& output, const Tensor& labels) const {
@@ -90,7 +90,7 @@ TEST(NarrowOutput, OfManyClassesTakesLessMemoryThanF32) {
     step(x, zeros({256}, DType::kI64));
     return cpu_allocator().stats().peak_bytes - before;
   };
-  // Logits and their gradient are most of it.
+  // Logits and their gradient take most of the memory.
   EXPECT_LT(peak_of(DType::kBf16), peak_of(DType::kF32) * 3 / 4);
 }
 

@@ -75,8 +75,8 @@ TEST(Plan, CountsWhatIsCastSharedAndAvoided) {
   const Plan plan = make_plan([&] {
     const Autocast region(DType::kF16);
     const Tensor y = matmul(x, weight);  // x and the weight are cast
-    const Tensor z = matmul(y, weight);  // y is f16 already, the weight's copy is there
-    exp(relu(z));                        // back to f32
+    const Tensor z = matmul(y, weight);  // y is f16 already, and the weight's copy exists
+    exp(relu(z));                        // cast back to f32
     x.astype(DType::kF16);               // by hand
   });
   EXPECT_THAT(lines_of(plan),
@@ -123,7 +123,7 @@ TEST(Plan, SaysWhatTheUserSetAndWhatO3Overrules) {
   EXPECT_THAT(plan.ops[1].reason, HasSubstr("everything is cast here; of itself: "));
 }
 
-// By itself, an operation that takes what comes would say that nothing is cast.
+// The operation itself, which follows any dtype, would explain it as no cast.
 TEST(Plan, SaysThatTheLevelDecidedAndNotTheOperation) {
   const auto reason_at = [](Level level) {
     const Plan plan = make_plan([&] {
@@ -151,7 +151,7 @@ TEST(Plan, WhatIsCalledOutsideOfRegionsIsNotNamed) {
   EXPECT_THAT(plan.named_without_calls(policy), testing::ElementsAre("exp"));
 }
 
-// Casts to 16 bits and back, as graph mode has them in its program.
+// Casts to 16 bits and back, as in graph mode's program.
 TEST(Plan, CountsTheCastsThatRoundParametersAtO3) {
   nn::BatchNorm2d norm(3);
   const Tensor x = ones({2, 3, 4, 4});

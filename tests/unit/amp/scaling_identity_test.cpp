@@ -1,6 +1,6 @@
-// Powers of two commute with rounding: weighing the loss, the learning rate and the scale by them
-// leaves the same bits, until something leaves the range. This finds every unscaling that is
-// missing, done twice, or done by another scale.
+// Powers of two commute with rounding: multiplying the loss, the learning rate and the scale by
+// them leaves the same bits, as long as nothing leaves the range. This finds every unscaling that
+// is missing, done twice, or done with another scale.
 #include <cmath>
 
 #include <gtest/gtest.h>
@@ -23,7 +23,7 @@ struct Weights {
   double scale = 1;
 };
 
-// The parameters after six steps with momentum, at a learning rate that undoes the loss's weight.
+// The parameters after six steps with momentum, with a learning rate that undoes the loss's weight.
 std::vector<std::vector<double>> trained(Weights weights, const Policy& policy,
                                          TrainStepOptions options = {}) {
   manual_seed(5);
@@ -54,7 +54,7 @@ TEST(ScalingIdentity, TheWeightOfAnF32LossGoesIntoTheLearningRate) {
 TEST(ScalingIdentity, AScaleUndoesTheWeightOfAnF16Loss) {
   const auto plain = trained({}, kF16);
   EXPECT_EQ(trained({.loss = 0x1p-12, .scale = 0x1p12}, kF16), plain);
-  // Without the scale, small gradients are lost: the identity is not one of no effect.
+  // Without the scale, small gradients are lost: the identity is not trivial.
   EXPECT_NE(trained({.loss = 0x1p-12}, kF16), plain);
 }
 
@@ -106,9 +106,9 @@ struct Penalty {
   nn::Sequential net;
 };
 
-// Every rounding to f16 is relative by 2^-11 at most; a chain of some 16 of them, forward, backward
-// and backward again, and sums of up to 16 terms that may cancel: 16 * 16 * 2^-11 of the largest
-// would be certain, and a quarter of it is expected.
+// Every rounding to f16 has a relative error of at most 2^-11. A chain has some 16 of them,
+// forward, backward and backward again, and sums have up to 16 terms that may cancel. 16 * 16 *
+// 2^-11 of the largest element is a strict bound, and a quarter of it is expected.
 void expect_close(const std::vector<float>& a, const std::vector<float>& b) {
   ASSERT_EQ(a.size(), b.size());
   float largest = 0;

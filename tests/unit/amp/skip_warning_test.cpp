@@ -1,4 +1,5 @@
-// A run that learns nothing says so. Each test has a scale of its own: a warning is given once.
+// A run that learns nothing warns about it. Each test has its own scale, since a warning is given
+// once.
 #include <limits>
 
 #include <gmock/gmock.h>
@@ -48,7 +49,7 @@ TEST(SkipWarning, ComesAfterManyOverflows) {
   EXPECT_THAT(warnings.text(), HasSubstr(text));
 }
 
-// Not again at each smaller scale.
+// No further warning at each smaller scale.
 TEST(SkipWarning, ComesOnceForOneSearch) {
   for (std::int64_t skipped = kManySkips - 1; skipped < kManySkips + 3; ++skipped) {
     warn_of_skips(skipped, 13 + static_cast<double>(skipped), "a gradient is bad");

@@ -1,4 +1,4 @@
-// A small network with everything that a step can change, and ways to compare what it changed.
+// A small network with everything that a step can change, and functions that compare it.
 #pragma once
 
 #include <utility>
@@ -45,7 +45,7 @@ struct Batch {
   Tensor labels;
 };
 
-// The same numbers for the same seed.
+// Equal seeds give equal batches.
 inline Batch small_batch(std::uint64_t seed, std::int64_t n = 8) {
   Generator generator(seed);
   std::vector<std::int64_t> labels;
@@ -57,12 +57,12 @@ inline Tensor class_loss(const Tensor& logits, const Tensor& labels) {
   return cross_entropy(logits, labels);
 }
 
-// So steep that its gradients leave f32 at scales from 2^116 on.
+// So steep that its gradients overflow f32 at scales from 2^116 on.
 inline Tensor steep_loss(const Tensor& logits, const Tensor& labels) {
   return class_loss(logits, labels) * 4096;
 }
 
-// All numbers that a step may change: parameters, buffers, the optimizer's state and its counters.
+// Everything that a step may change: parameters, buffers, the optimizer's state and its counters.
 inline std::vector<std::vector<double>> everything(const nn::Module& net,
                                                    const optim::Optimizer& optimizer) {
   std::vector<std::vector<double>> result;

@@ -7,7 +7,7 @@
 namespace mezzo::amp {
 namespace {
 
-// From lvalues, const or not.
+// Copies from lvalues, const or not.
 TEST(StepExecution, IsCopied) {
   int runs = 0;
   StepExecution made(

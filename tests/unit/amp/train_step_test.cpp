@@ -1,4 +1,4 @@
-// What one training step does, and what a skipped one leaves alone.
+// Tests the effects of one training step, and what a skipped step leaves unchanged.
 #include <chrono>
 #include <cmath>
 #include <limits>
@@ -20,7 +20,7 @@
 namespace mezzo::amp {
 namespace {
 
-constexpr double kHuge = 0x1p127;  // as a loss scale it makes gradients of steep_loss() infinite
+constexpr double kHuge = 0x1p127;  // as a loss scale, makes gradients of steep_loss() infinite
 
 // A network, Adam, and a step in f32 with that scaler.
 struct Training {
@@ -75,7 +75,7 @@ TEST(TrainStep, AnOptimizerOfOtherParametersIsAnError) {
   EXPECT_THAT(message_of<ArgumentError>([&] { step(batch.images, batch.labels); }),
               testing::HasSubstr("[train_step] the optimizer holds none of the network's 6 "
                                  "parameters"));
-  // It replaces all but those of norms.
+  // It replaces all parameters but those of norms.
   optim::Sgd of_old(net.parameters(), {.lr = 0.1});
   TrainOneStepWithLossScale late(net, class_loss, of_old, GradScaler({}, false));
   half_parameters(net, DType::kBf16);
@@ -83,7 +83,7 @@ TEST(TrainStep, AnOptimizerOfOtherParametersIsAnError) {
   EXPECT_THAT(warnings.text(),
               testing::HasSubstr("the optimizer holds 4 parameters that are not the network's, and "
                                  "4 of the network's it does not"));
-  // Neither what is frozen nor a second network is missed.
+  // Neither frozen parameters nor a second network are reported as missing.
   SmallNet frozen;
   for (const nn::Module::Member& member : frozen.children()[0].module->own_parameters()) {
     member.tensor->set_requires_grad(false);
@@ -97,7 +97,7 @@ TEST(TrainStep, AnOptimizerOfOtherParametersIsAnError) {
   TrainOneStepWithLossScale both(frozen, class_loss, of_both, GradScaler({}, false));
   both(batch.images, batch.labels);
   EXPECT_EQ(warnings.text().size(), so_far);
-  // A part is enough.
+  // Some of the parameters are enough.
   const std::vector<Tensor> some{net.parameters().back()};
   optim::Sgd of_some(some, {.lr = 0.1});
   TrainOneStepWithLossScale fine_tune(net, class_loss, of_some, GradScaler({}, false));
@@ -105,8 +105,8 @@ TEST(TrainStep, AnOptimizerOfOtherParametersIsAnError) {
   EXPECT_EQ(warnings.text().size(), so_far);
 }
 
-// Of the parameters that it does not train, and of a backward pass before it: at another scale,
-// they would be added to those of a step that trains all.
+// Concerns parameters that the step does not train, and gradients of an earlier backward pass: at
+// another scale, they would be added to those of a step that trains everything.
 TEST(TrainStep, LeavesNoGradientAndTakesNone) {
   Training fresh(scaler_at(128));
   Training used(scaler_at(128));
@@ -118,14 +118,14 @@ TEST(TrainStep, LeavesNoGradientAndTakesNone) {
   EXPECT_TRUE(skipped(small_batch(1).images, small_batch(1).labels).skipped);
   for (const Tensor& param : used.net.parameters()) EXPECT_FALSE(param.grad().defined());
   steep_loss(used.net(small_batch(2).images), small_batch(2).labels).backward();
-  fresh.net(small_batch(1).images);  // for the running statistics
+  fresh.net(small_batch(1).images);  // updates the running statistics
   fresh.net(small_batch(2).images);
   fresh(small_batch(3));
   used(small_batch(3));
   EXPECT_EQ(used.state(), fresh.state());
 }
 
-// Powers of two commute with everything: the scale, also one that grows, leaves no trace.
+// Powers of two commute with everything: the scale leaves no trace, even if it grows.
 TEST(TrainStep, ScalingChangesNoBit) {
   Training plain(no_scaler());
   Training scaled(GradScaler({.init_scale = 256, .growth_interval = 1}));
@@ -206,7 +206,7 @@ TEST(TrainStep, GoesOnCountingSkippedStepsWhereItIsTold) {
   EXPECT_THROW(training.step.set_skipped_in_a_row(-1), ArgumentError);
 }
 
-// As if the skipped step had never been, to the last bit.
+// Equal to the last bit, as if the skipped step had never happened.
 TEST(TrainStep, TheFutureAfterASkippedStepIsTheSame) {
   Training with(scaler_at(4));
   Training without(scaler_at(4));
@@ -307,12 +307,12 @@ TEST(TrainStep, MicroBatchesEqualOneBigBatch) {
     Exact split(parts, GradScaler({.init_scale = 64, .growth_interval = 1}));
     const TrainStepResult result = split();
     EXPECT_EQ(result.loss, loss) << parts;
-    EXPECT_EQ(result.next_scale, 128) << parts;  // one step, however many parts
+    EXPECT_EQ(result.next_scale, 128) << parts;  // one step for any number of parts
     EXPECT_EQ(everything(split.net, split.optimizer), everything(whole.net, whole.optimizer));
   }
 }
 
-// Gradients up to 16 with the rounding of a division by 3 or by 6 in each of 3 parts.
+// Gradients up to 16, with the rounding error of a division by 3 or 6 in each of 3 parts.
 TEST(TrainStep, UnevenMicroBatchesAreWeighed) {
   Exact whole(1, no_scaler());
   Exact split(3, no_scaler());
@@ -327,7 +327,7 @@ TEST(TrainStep, OneBadMicroBatchSkipsTheWholeStep) {
   const auto before = training.state();
   EXPECT_TRUE(training(with_nan(small_batch(1), 5 * 64)).nonfinite_loss);
   EXPECT_EQ(training.state(), before);
-  EXPECT_NO_THROW(training.step.scaler().update(8));  // no iteration is under way
+  EXPECT_NO_THROW(training.step.scaler().update(8));  // no iteration is in progress
   EXPECT_FALSE(training(small_batch(1)).skipped);
 }
 
@@ -352,7 +352,7 @@ TEST(TrainStep, PhasesTakeNoLongerThanTheStep) {
   EXPECT_LE(result.total_ms(), whole.count());
 }
 
-// A gradient that is finite at a scale below 1 need not be without it.
+// A gradient that is finite at a scale below 1 may overflow when unscaled.
 TEST(TrainStep, AGradientThatOverflowsUnscaledIsSkipped) {
   Training training(GradScaler({.init_scale = 0x1p-20, .min_scale = 0x1p-20}), {},
                     [](const Tensor& logits, const Tensor& labels) {
@@ -395,7 +395,7 @@ TEST(TrainStep, AnOverflowIsNotClippedIntoASteplet) {
     EXPECT_TRUE(result.skipped && result.overflow) << scaled;
     EXPECT_EQ(result.first_bad, "fc.bias") << scaled;
     EXPECT_EQ(everything(net, optimizer), before) << scaled;
-    // The same on the host, which counts gradients.
+    // Repeats this on the host, which counts gradients.
     GradientStatistics statistics(net, {.every = 1});
     TrainOneStepWithLossScale counted(net, steep, optimizer,
                                       scaled ? scaler_at(0x1p40) : no_scaler(),
@@ -404,7 +404,7 @@ TEST(TrainStep, AnOverflowIsNotClippedIntoASteplet) {
   }
 }
 
-// Unlike MindSpore's: the optimizer does not have to know the scale.
+// Unlike in MindSpore, the optimizer need not know the scale.
 TEST(TrainStep, AManagerThatDropsNothingUnscalesAndNeverSkips) {
   Training plain(no_scaler());
   Training fixed(GradScaler(FixedLossScaleManager(512, false)));

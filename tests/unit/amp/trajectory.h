@@ -1,4 +1,4 @@
-// What a loss scale does over a row of steps.
+// The trajectory of a loss scale over a sequence of steps.
 #pragma once
 
 #include <string>

@@ -9,7 +9,7 @@
 
 namespace mezzo::amp {
 
-// Collects those of the whole program: each is given once, in whichever test comes first.
+// Collects the warnings of the whole program: each is given once, in whichever test comes first.
 class Warnings : public testing::Environment {
  public:
   void SetUp() override {
@@ -25,7 +25,7 @@ class Warnings : public testing::Environment {
   std::string text_;
 };
 
-// Owned by the test program.
+// The test program owns it.
 inline const Warnings& warnings =
     static_cast<Warnings&>(*testing::AddGlobalTestEnvironment(new Warnings));
 

@@ -45,7 +45,7 @@ TEST(Backward, GradientsAddUpOverCallsAndOverUses) {
 }
 
 TEST(Backward, SharedGradientsAreNotOverwritten) {
-  // add hands the same gradient to both operands; accumulating into one must not change the other.
+  // add passes the same gradient to both operands; accumulating into one must not change the other.
   const Tensor a = leaf({1}, {1});
   const Tensor b = leaf({1}, {1});
   const Tensor y = a + b;
@@ -55,7 +55,7 @@ TEST(Backward, SharedGradientsAreNotOverwritten) {
 }
 
 TEST(Backward, AnExpandedGradientIsNotAccumulatedInto) {
-  // sum() sends one number expanded to every element: adding into it would add all up in one place.
+  // sum() passes one value expanded to all elements: adding in place would add everything to it.
   const Tensor x = ones({1000}).set_requires_grad(true);
   Tensor h = x * x;
   Tensor y = h + relu(relu(h));
@@ -169,7 +169,7 @@ TEST(Backward, AFilledParameterCopyOutlivesAChangeOfTheParameter) {
   const Tensor low = weight.astype(DType::kBf16);
   const Tensor y = sum(x.astype(DType::kBf16) * low);
   fill(weight, 0);
-  EXPECT_NO_THROW(y.backward());  // the product read the copy, so it is filled and still right
+  EXPECT_NO_THROW(y.backward());  // the product has read the copy, so it is filled and valid
   EXPECT_EQ(x.grad().to_vector<float>(), (Floats{1, 2}));
 }
 
@@ -182,7 +182,7 @@ TEST(Backward, AnUnreadParameterCopyIsOfTheParameterAsItWas) {
   EXPECT_EQ(kept.to_vector<float>(), (Floats{1, 2}));
 }
 
-// Where a change is counted behind it, the copy cannot be made any more.
+// If a change is counted after it, the copy can no longer be made.
 TEST(Backward, AParameterCopyThatIsReadTooLateSaysSo) {
   const Tensor weight = leaf({1, 2}, {2});
   const Tensor low = weight.astype(DType::kBf16);
@@ -191,7 +191,7 @@ TEST(Backward, AParameterCopyThatIsReadTooLateSaysSo) {
               testing::HasSubstr("was changed in place since"));
 }
 
-// The copy holds the parameter that it is made from, which holds the copy.
+// The copy holds the parameter from which it is made, and the parameter holds the copy.
 TEST(Backward, AParameterEndsThoughACopyOfItWasNeverRead) {
   const auto live_bytes = [] { return cpu_allocator().stats().live_bytes; };
   const std::int64_t before = live_bytes();
@@ -199,14 +199,14 @@ TEST(Backward, AParameterEndsThoughACopyOfItWasNeverRead) {
   EXPECT_EQ(live_bytes(), before);
 }
 
-// The copy of the copy makes the copy, too.
+// Making the copy of the copy also makes the copy.
 TEST(Backward, AParameterCopyThatIsTrainedIsCopiedItself) {
   const Tensor weight = leaf({1, 2 + 0x1p-9F}, {2});
   const Tensor low = weight.astype(DType::kBf16).detach().set_requires_grad(true);
   EXPECT_EQ(low.astype(DType::kF16).to_vector<float>(), (Floats{1, 2}));
 }
 
-// Two parameters with one first element and one version.
+// Two parameters with the same first element and version.
 TEST(Backward, ParametersInOneBlockHaveCopiesOfTheirOwn) {
   const Tensor block = from_values({1.0F, 2.0F, 3.0F, 4.0F, 5.0F, 6.0F}, {2, 3});
   const auto part = [&](const Shape& shape, const Strides& strides) {
@@ -278,7 +278,7 @@ TEST(Views, ReshapeOfAPermutedTensorCopiesOnlyWhenItMust) {
   EXPECT_EQ(x.grad().to_vector<float>()[23], 46);
 }
 
-// The product of the sizes would wrap around to the number of elements that there are.
+// The product of the sizes would wrap around to the actual number of elements.
 TEST(Views, SizesThatCannotBeCountedAreRefused) {
   constexpr std::int64_t kLarge = std::int64_t{1} << 32;
   EXPECT_THAT(message_of<ArgumentError>([] {
@@ -336,7 +336,7 @@ TEST(LeafGradients, AreUntouchedIfAnArgumentIsWrong) {
   EXPECT_FALSE(x.grad().defined());
 }
 
-// The sum passes one gradient on, which is also the caller's.
+// The sum passes on one gradient, which the caller also holds.
 TEST(LeafGradients, AreNobodyElses) {
   const Tensor a = ones({2}).set_requires_grad(true);
   const Tensor b = ones({2}).set_requires_grad(true);
@@ -354,7 +354,7 @@ TEST(LeafGradients, HaveTheDtypeOfTheirLeaf) {
   EXPECT_EQ(a.grad().to_vector<float>(), (Floats{3, 3}));
 }
 
-// The first gradient of a 16-bit copy has 16 bits, the second, of a product's weight, is f32.
+// The first gradient of a 16-bit copy has 16 bits; the second, a product's weight gradient, is f32.
 TEST(Backward, GradientsOfSeveralDtypesAddUp) {
   const Tensor weight = full({2, 2}, 3).set_requires_grad(true);
   const Tensor copy = weight.astype(DType::kBf16);
@@ -380,7 +380,7 @@ TEST(Backward, GradOfTwoIntermediateTensorsInEitherOrder) {
   }
 }
 
-// What had arrived at nodes that were still to come must not be there in the next pass.
+// Gradients that arrived at later nodes must not remain for the next pass.
 TEST(Backward, AnErrorLeavesNoGradientsOnTheWay) {
   const Tensor x = ones({2}).set_requires_grad(true);
   const Tensor y = sum(x * 3);
@@ -394,7 +394,7 @@ TEST(Backward, AnErrorLeavesNoGradientsOnTheWay) {
   EXPECT_EQ(x.grad().to_vector<float>(), (Floats{3, 3}));
 }
 
-// A batch normalization with a residual adds the gradients of two readers itself.
+// A batch normalisation with a residual adds the gradients of two readers itself.
 TEST(Backward, ANormWithAResidualAddsAllGradients) {
   const Tensor x = from_values({-1.0F, 0.0F, 1.0F, 2.0F}, {4, 1});
   const Tensor residual = full({4, 1}, 8).set_requires_grad(true);
@@ -425,7 +425,7 @@ TEST(Backward, ANormWithAResidualAddsAllGradients) {
   }
 }
 
-// With a graph, gradients are made of other operations than without.
+// With create_graph, gradients are computed by other operations than without.
 TEST(Backward, GradientsAreThoseWithoutAGraph) {
   const Tensor x = from_values({0.5F, -1.0F, 2.0F, 1.5F, 0.0F, -0.5F}, {2, 3});
   const Tensor factors = from_values({1.0F, 2.0F, -3.0F, 0.5F, -1.0F, 4.0F}, {2, 3});
@@ -439,7 +439,7 @@ TEST(Backward, GradientsAreThoseWithoutAGraph) {
     const Tensor loss = losses[i](leaf);
     const Tensor plain = grad({&loss, 1}, {&leaf, 1}, {}, {.retain_graph = true})[0];
     const Tensor with_graph = grad({&loss, 1}, {&leaf, 1}, {}, {.create_graph = true})[0];
-    // A few roundings of numbers up to 16.
+    // A few roundings of values up to 16.
     const float tolerance = 16 * 4 * std::numeric_limits<float>::epsilon();
     EXPECT_THAT(with_graph.to_vector<float>(),
                 testing::Pointwise(testing::FloatNear(tolerance), plain.to_vector<float>()))

@@ -1,4 +1,4 @@
-// Sums of gradients at 16-bit leaves, which are f32.
+// Tests sums of gradients at 16-bit leaves, which are f32.
 #include <cstdint>
 #include <utility>
 #include <vector>
@@ -26,7 +26,7 @@ class LeafSums : public testing::TestWithParam<DType> {
   Tensor leaf(const Shape& shape) const { return ones(shape, GetParam()).set_requires_grad(true); }
 };
 
-// In bf16 the sum stands still at 256, in f16 at 2048, where an addend is half of its last bit.
+// In bf16 the sum would stop at 256, in f16 at 2048, where an addend is half of its last bit.
 TEST_P(LeafSums, OverManyPassesAreThoseOfF32) {
   constexpr int kPasses = 5 * kMany;
   const Tensor w = leaf({3});
@@ -42,7 +42,7 @@ TEST_P(LeafSums, OverManyUsesInOnePassAreThoseOfF32) {
   EXPECT_EQ(w.grad().to_vector<float>(), Floats(2, 3 * kMany));
 }
 
-// A sum is one of the numbers that each pass alone gives, in their order.
+// A sum adds the gradients that each pass gives alone, in order.
 TEST_P(LeafSums, AreOfTheGradientsOfEachPass) {
   Generator generator(3);
   const Tensor w = leaf({40});
@@ -69,7 +69,7 @@ TEST_P(LeafSums, AreF32FromTheSecondGradientOn) {
   EXPECT_EQ(w.grad().dtype(), GetParam());
 }
 
-// One that somebody holds is not written over, in 16 bits or in f32.
+// A sum that someone holds is not overwritten, in 16 bits or in f32.
 TEST_P(LeafSums, LeaveHandlesOfEarlierOnesAlone) {
   const Tensor w = leaf({2});
   std::vector<Tensor> held;
@@ -82,7 +82,7 @@ TEST_P(LeafSums, LeaveHandlesOfEarlierOnesAlone) {
   }
 }
 
-// What grad() gives is done: it has the dtype that it always had, rounded once.
+// grad() returns final gradients in their usual dtype, rounded once.
 TEST_P(LeafSums, OfGradAreRoundedOnce) {
   const Tensor w = leaf({2});
   const auto sums = [&](bool f32_sums) {
@@ -103,7 +103,7 @@ TEST_P(LeafSums, OfGradAreRoundedOnce) {
   EXPECT_FALSE(w.grad().defined());
 }
 
-// d(w^2 + w^2)/dw = 4 w, and of that 4.
+// d(w^2 + w^2)/dw = 4 w, whose derivative is 4.
 TEST_P(LeafSums, CanBeDifferentiatedAgain) {
   const Tensor w = leaf({2});
   const std::vector<Tensor> losses{sum(w * w), sum(w * w)};
@@ -116,7 +116,7 @@ TEST_P(LeafSums, CanBeDifferentiatedAgain) {
   w.clear_grad();
 }
 
-// Also those that one operation adds up itself.
+// Includes gradients that one operation adds up itself.
 TEST_P(LeafSums, OfRowsThatAreReadOftenAreThoseOfF32) {
   const Tensor table = leaf({2, 3});
   const Tensor indices = zeros({3 * kMany}, DType::kI64);
@@ -134,7 +134,7 @@ TEST_P(LeafSums, AddToGradDoesTheSame) {
   EXPECT_EQ(w.grad().to_vector<float>(), Floats(2, 3 * kMany));
 }
 
-// One pass over one use takes no f32 array.
+// One pass with one use needs no f32 array.
 TEST_P(LeafSums, OfOneGradientCostNothing) {
   constexpr std::int64_t kElements = 1 << 20;
   const Tensor w = leaf({kElements});
@@ -150,7 +150,7 @@ TEST_P(LeafSums, OfOneGradientCostNothing) {
 INSTANTIATE_TEST_SUITE_P(DTypes, LeafSums, testing::Values(DType::kBf16, DType::kF16),
                          [](const auto& test) { return std::string(name_of(test.param)); });
 
-// Nothing is wider than it was where it is wide enough.
+// Wide dtypes do not become wider.
 TEST(WideLeafSums, KeepTheirDtype) {
   for (const DType dtype : {DType::kF32, DType::kF64}) {
     const Tensor w = ones({2}, dtype).set_requires_grad(true);

@@ -82,7 +82,7 @@ TEST_F(KeptBlocks, FitEverySizeAndWasteLittle) {
   }
 }
 
-// Blocks of a megabyte, whose memory a larger one takes.
+// Blocks of a megabyte, whose memory a larger block reuses.
 TEST_F(KeptBlocks, AreJoinedIfTheyAreLarge) {
   std::vector<void*> blocks;
   constexpr std::size_t kBytes = 1 << 20;

@@ -52,7 +52,7 @@ TEST(BlockSource, GivesMemoryBackAndKeepsTheAddress) {
   EXPECT_EQ(std::ranges::count(bytes_of(before, 64), 1), 64);
   EXPECT_EQ(std::ranges::count(bytes_of(behind, 64), 3), 64) << "neighbours in its pages stay";
   EXPECT_EQ(source.take(bytes), block);
-  constexpr std::size_t kMostShared = 2 * 4096;  // of its first and of its last page
+  constexpr std::size_t kMostShared = 2 * 4096;  // in its first and last page
   EXPECT_GE(std::ranges::count(bytes_of(block, bytes), 0),
             static_cast<std::ptrdiff_t>(bytes - kMostShared))
       << "pages that come from the system anew are zeros";

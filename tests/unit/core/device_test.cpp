@@ -54,7 +54,7 @@ TEST(Device, OneThatIsNotThereIsAnError) {
   EXPECT_THROW(empty({2}, DType::kF32, Format::kContiguous, card), UnsupportedError);
 }
 
-// A tensor without elements needs no card.
+// A tensor without elements needs no GPU.
 TEST(Device, GradientsLieWhereTheirTensorsDo) {
   const Device card{DeviceType::kCuda, 0};
   const Tensor weight = graph::stand_in(graph::ValueSpec::dense({2}, DType::kF32), card);

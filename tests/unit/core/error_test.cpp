@@ -32,7 +32,7 @@ TEST(Errors, NameTheOperationFirst) {
   EXPECT_THROW(fail<FileError>("idx", "no"), std::runtime_error);
 }
 
-// Of the types that a sentence can be added to; others come through as they are.
+// Only types to which a sentence can be added; others pass unchanged.
 TEST(Errors, AreThrownAgainWithMore) {
   class Special : public ArgumentError {
    public:

@@ -89,7 +89,7 @@ TEST(FreeRanges, ClearedThereIsNone) {
   EXPECT_EQ(ranges.bytes(), 0U);
 }
 
-// Blocks that are taken and given back by chance: no byte is ever given twice or lost.
+// Randomly taken and returned blocks: no byte is ever given out twice or lost.
 TEST(FreeRanges, LoseNothing) {
   std::mt19937 random(1);
   FreeRanges ranges = ranges_of({{0, room.size()}});

@@ -12,11 +12,12 @@
 namespace mezzo {
 namespace {
 
-// What a 16-bit type is, as numbers; everything expected below is computed from these in double.
+// The definition of a 16-bit type in numbers; all expectations below are computed from it in
+// double.
 struct F16Format {
   using Type = Float16;
   static constexpr int kFraction = 10;   // bits
-  static constexpr int kSmallest = -14;  // exponent of the smallest normal number
+  static constexpr int kSmallest = -14;  // exponent of the smallest normal value
   static constexpr int kLargest = 15;
   static constexpr bool kFlushes = false;  // f32 subnormals (far below f16's) need no rule
 };
@@ -28,7 +29,7 @@ struct Bf16Format {
   static constexpr bool kFlushes = true;
 };
 
-constexpr std::uint32_t kPatterns = 0x8000;  // of either sign
+constexpr std::uint32_t kPatterns = 0x8000;  // for either sign
 constexpr std::uint16_t kSign = 0x8000;
 
 template <class Format>
@@ -45,8 +46,8 @@ double value_of(std::uint32_t pattern) {
                     std::max(exponent, 1) - 1 + Format::kSmallest - Format::kFraction);
 }
 
-// The pattern nearest to a value >= 0, ties to even: division by the unit in the last place, which
-// is exact, and rounding to an integer.
+// The pattern nearest to a value >= 0, ties to even: an exact division by the unit in the last
+// place, followed by rounding to an integer.
 template <class Format>
 std::uint16_t nearest_pattern(double value) {
   if (value == 0 || (Format::kFlushes && value < std::ldexp(1, Format::kSmallest))) return 0;
@@ -55,7 +56,7 @@ std::uint16_t nearest_pattern(double value) {
   exponent = std::max(exponent - 1, Format::kSmallest);
   const double unit = std::ldexp(1, exponent - Format::kFraction);
   const double units = std::nearbyint(value / unit);
-  // Numbers of one exponent follow each other, and so do the exponents.
+  // Patterns of one exponent are consecutive, and so are the exponents.
   const auto base = static_cast<std::uint32_t>(exponent - Format::kSmallest) << Format::kFraction;
   return static_cast<std::uint16_t>(std::min<double>(base + units, kInfinity<Format>));
 }
@@ -68,7 +69,7 @@ class Half : public ::testing::Test {
   static float widen(std::uint32_t pattern) {
     return static_cast<float>(Type::from_bits(static_cast<std::uint16_t>(pattern)));
   }
-  // Narrows `value` and its negative.
+  // Expects that `value` and its negative narrow to `pattern`.
   static void expect_narrows_to(float value, std::uint16_t pattern) {
     ASSERT_EQ(narrow(value), pattern) << std::hexfloat << value;
     ASSERT_EQ(narrow(-value), pattern | kSign) << std::hexfloat << -value;
@@ -123,7 +124,7 @@ TYPED_TEST(Half, EveryPatternComesBack) {
 }
 
 TYPED_TEST(Half, EveryTieGoesToTheEvenNeighbour) {
-  // Up to the largest number and what would follow it.
+  // Up to the largest value and the one that would follow it.
   for (std::uint32_t pattern = 0; pattern + 1 <= kInfinity<TypeParam>; ++pattern) {
     if (TypeParam::kFlushes && pattern < (1U << TypeParam::kFraction)) continue;
     const double low = value_of<TypeParam>(pattern);

@@ -14,7 +14,7 @@
 namespace mezzo {
 namespace {
 
-// Runs with that many threads, and puts back what was set before.
+// Runs with that many threads, and restores the previous number.
 class Parallel : public ::testing::TestWithParam<int> {
   test::Threads guard_{GetParam()};
 };
@@ -46,7 +46,7 @@ TEST_P(Parallel, RethrowsWhatABodyThrows) {
   EXPECT_NO_THROW(run(100));
 }
 
-// Whichever thread is first to fail.
+// Whichever thread fails first.
 TEST_P(Parallel, RethrowsWhatTheFirstOfSeveralRangesThrows) {
   const auto run = [] {
     parallel_for(100, 1, [](std::int64_t begin, std::int64_t) {

@@ -73,7 +73,7 @@ TEST(Generator, BelowStaysBelowAndIsEven) {
   constexpr double kExpected = kDraws / 7.0;
   int counts[7] = {};
   for (int i = 0; i < kDraws; ++i) ++counts[generator.below(7)];
-  // 10000 expected with a deviation of 93: five deviations.
+  // 10000 are expected with a deviation of 93; this allows five deviations.
   for (const int count : counts) EXPECT_NEAR(count, kExpected, 465);
 }
 
@@ -140,7 +140,7 @@ TEST(Fill, UniformHasItsMomentsAndRange) {
   }
 }
 
-// From 1 on, units of f32 are larger than the steps of the words: the last of them round up.
+// From 1 on, units of f32 exceed the steps of the words, the last of which round up.
 TEST(Fill, UniformStaysBelowItsEnd) {
   std::vector<float> values(1 << 12);
   const float end = std::nextafter(1.0F, 2.0F);

@@ -57,7 +57,7 @@ TEST(RangePool, WhatIsGivenBackIsJoined) {
   pool.give_back(behind, kMegabyte);
 }
 
-// What is kept at the end is a part of a block that needs more.
+// A kept range at the end becomes a part of a block that needs more.
 TEST(RangePool, GrowsBehindWhatIsKept) {
   RangePool pool;
   void* const first = pool.take(kMegabyte).begin;
@@ -99,7 +99,7 @@ TEST(RangePool, TrimGivesMemoryBackAndKeepsTheAddresses) {
   const RangePool::Block again = pool.take(bytes);
   EXPECT_EQ(again.begin, block);
   EXPECT_TRUE(again.is_fresh);
-  constexpr std::size_t kMostShared = 2 * 4096;  // of its first and of its last page
+  constexpr std::size_t kMostShared = 2 * 4096;  // in its first and last page
   EXPECT_GE(count_bytes(block, bytes, 0), static_cast<std::ptrdiff_t>(bytes - kMostShared))
       << "pages that come from the system anew are zeros";
 }

@@ -164,7 +164,7 @@ TEST(Tensor, EmptyShapesAndScalars) {
   EXPECT_THROW(empty({-1}), ArgumentError);
 }
 
-// Products of sizes that leave 64 bits would wrap to something small, or to nothing.
+// Products of sizes that overflow 64 bits would wrap to something small, or to 0.
 TEST(Tensor, MoreBytesThanCanBeCountedAreRefused) {
   constexpr std::int64_t kLarge = std::int64_t{1} << 32;
   for (const Shape& shape : {Shape{kLarge, kLarge}, Shape{kLarge, kLarge, 0},
@@ -176,8 +176,8 @@ TEST(Tensor, MoreBytesThanCanBeCountedAreRefused) {
   EXPECT_EQ(zeros({kLarge, 0}).numel(), 0);
 }
 
-// Just above the middle of two 16-bit numbers, by less than f32 can tell: rounded to f32 first, it
-// is the middle, and goes to the even one below.
+// The value is above the middle of two 16-bit values by less than f32 can resolve. Rounded to f32
+// first, it would be the middle, and would go to the even value below.
 TEST(Tensor, F64Becomes16BitsInOneRounding) {
   const auto check = [](double value, DType dtype, double want) {
     EXPECT_EQ(full({1}, value, dtype).item(), want) << value;
@@ -234,10 +234,10 @@ TEST(Tensor, FloatsThatDoNotFitBecomeTheNearestInteger) {
   EXPECT_EQ(full({1}, 1e30, DType::kI32).item(), 2147483647);
 }
 
-// The same for whole numbers that a double does not hold either.
+// Integers that a double cannot represent either.
 TEST(Tensor, I64Becomes16BitsInOneRounding) {
   constexpr std::int64_t kBig = std::int64_t{1} << 60;
-  constexpr std::int64_t kHalfUnit = kBig >> 8;  // of bf16
+  constexpr std::int64_t kHalfUnit = kBig >> 8;  // in bf16
   const auto rounded = [](std::int64_t value) {
     const Tensor copy = empty({1}, DType::kBf16);
     copy_elements(from_values({value}, {1}), copy);

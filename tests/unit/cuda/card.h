@@ -1,4 +1,4 @@
-// The card that tests compute on.
+// The CUDA device on which tests compute.
 #pragma once
 
 #include <vector>
@@ -13,7 +13,7 @@ namespace mezzo {
 
 inline constexpr Device kCard{DeviceType::kCuda, 0};
 
-// Tests that take a card, and skip themselves where there is none.
+// Tests that need a CUDA device, and skip themselves without one.
 template <class Base = testing::Test>
 class OnCard : public Base {
  protected:
@@ -22,7 +22,7 @@ class OnCard : public Base {
   }
 };
 
-// The elements, wherever they are.
+// The elements, on whichever device they are.
 inline std::vector<float> floats(const Tensor& tensor) { return tensor.to_vector<float>(); }
 
 }  // namespace mezzo

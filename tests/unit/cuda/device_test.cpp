@@ -1,4 +1,5 @@
-// Tensors on a card: memory, ways in and out, errors, and what must equal the CPU bit by bit.
+// Tests tensors on a CUDA device: memory, copies, errors, and results that must equal the CPU's bit
+// by bit.
 #include <cmath>
 #include <limits>
 #include <thread>
@@ -118,7 +119,7 @@ TEST_F(CudaDevice, QuotientsByNumbersAreThoseOfTheCpu) {
   }
 }
 
-// The same elements in another dtype, converted where they lie.
+// The same elements in another dtype, converted on the device.
 std::vector<double> copied_on(Device device, const Tensor& host, DType dtype) {
   const Tensor source = host.to(device);
   const Tensor copy = empty(source.shape(), dtype, Format::kContiguous, device);
@@ -126,8 +127,8 @@ std::vector<double> copied_on(Device device, const Tensor& host, DType dtype) {
   return copy.to(kCpuDevice).astype(DType::kF64).to_vector<double>();
 }
 
-// Ties of 16-bit numbers that are none, but for f32; integers with more bits than f64 has; and what
-// integers do not hold.
+// Values that are ties of 16-bit values only after rounding to f32, integers with more bits than
+// f64 has, and values that integers cannot hold.
 TEST_F(CudaDevice, CopiesConvertAsOnTheCpu) {
   const double infinity = std::numeric_limits<double>::infinity();
   const std::vector<double> numbers{1 + 0x1p-8 + 0x1p-40,
@@ -162,8 +163,8 @@ TEST_F(CudaDevice, CopiesConvertAsOnTheCpu) {
   }
 }
 
-// Two threads compute with one network: neither has to wait for what the other makes of its
-// weights.
+// Two threads compute with one network: neither has to wait for copies of weights that the other
+// makes.
 TEST_F(CudaDevice, CopiesOfParametersAreEachThreadsOwn) {
   const Tensor host = randn({8, 8, 3, 3});
   const Tensor images = randn({2, 8, 5, 5}).astype(DType::kBf16);
@@ -191,7 +192,7 @@ TEST_F(CudaDevice, ChannelsOfHugeNumbersHaveAVariance) {
   EXPECT_EQ(found.var.to_vector<float>(), (std::vector<float>{0, 0}));
 }
 
-// Outside of training, an element's gradient depends on its own alone, not on what is infinite.
+// Outside of training, an element's gradient depends only on its own inputs, not on infinite ones.
 TEST_F(CudaDevice, AnInfiniteGradientOfAFrozenNormStaysAlone) {
   const Tensor x = randn({2, 3, 4, 4});
   Tensor grad = randn(x.shape());
@@ -210,7 +211,7 @@ std::vector<bool> are_finite(const Tensor& tensor) {
   return finite;
 }
 
-// Kernels of few channels read what lies beside a window, and beyond the last pixel of a row.
+// Kernels for few channels read memory beside a window, and beyond the last pixel of a row.
 TEST_F(CudaDevice, AnInfinitePixelReachesOnlyTheWindowsOverIt) {
   const Tensor weight = randn({8, 3, 3, 3});
   const Tensor grad = randn({1, 8, 3, 68});

@@ -1,4 +1,4 @@
-// A card for tests of what hands out memory.
+// A fake device for tests of allocators.
 #pragma once
 
 #include <cstdlib>
@@ -10,7 +10,7 @@
 
 namespace mezzo::kernels::cuda {
 
-// A card of a million bytes whose memory is the host's.
+// A device with a million bytes, whose memory is the host's.
 inline constexpr std::size_t kRoom = 1'000'000;
 inline std::size_t taken = 0;
 inline int fresh = 0;

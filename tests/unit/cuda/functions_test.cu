@@ -1,4 +1,4 @@
-// The numbers that kernels compute, on the host.
+// Tests on the host the functions that kernels compute.
 #include <limits>
 
 #include <gtest/gtest.h>
@@ -67,7 +67,7 @@ TEST(CudaFunctions, HaveTheirLimits) {
   EXPECT_EQ(functions::logit_loss(-200, 1), 200);
 }
 
-// The mean over all 65536 random numbers.
+// The mean over all 65536 random words.
 template <class T>
 double mean_of_dithered(float v) {
   double sum = 0;

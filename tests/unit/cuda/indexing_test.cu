@@ -1,4 +1,4 @@
-// Where kernels find their elements, on the host.
+// Tests on the host where kernels find their elements.
 #include <gtest/gtest.h>
 
 #include "mezzo/kernels/cuda/map.cuh"

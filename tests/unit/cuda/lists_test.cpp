@@ -1,4 +1,4 @@
-// Lists of tensors on a card, in one launch each: checks, norms, updates.
+// Tests lists of tensors on a device, in one launch each: checks, norms, updates.
 #include <cmath>
 #include <limits>
 #include <span>
@@ -55,7 +55,7 @@ TEST_F(CudaLists, ListsOfGradientsAreCheckedAndMeasured) {
   for (std::size_t i = 0; i < host.size(); ++i) EXPECT_EQ(floats(card[i]), floats(host[i])) << i;
 }
 
-// One step of both optimizers on a 16-bit parameter by each rule.
+// One step of both optimizers on a 16-bit parameter, with each rule.
 TEST_F(CudaLists, UpdatesOf16BitParametersAreThoseOfTheCpu) {
   for (const ParamUpdate rule : {ParamUpdate::kMaster, ParamUpdate::kNearest,
                                  ParamUpdate::kStochastic, ParamUpdate::kKahan}) {
@@ -83,7 +83,7 @@ TEST_F(CudaLists, UpdatesOf16BitParametersAreThoseOfTheCpu) {
   }
 }
 
-// Without a weight decay: 0 times an infinity would be a NaN.
+// Without weight decay, since 0 times infinity would be NaN.
 TEST_F(CudaLists, UpdatesLeaveInfiniteParametersInfinite) {
   const float infinity = std::numeric_limits<float>::infinity();
   const auto filled = [](double value) { return full({1003}, value).to(kCard); };
@@ -124,7 +124,7 @@ TEST_F(CudaLists, StatesOfVanishedGradientsBecomeZero) {
   EXPECT_THAT(adam(0), testing::Each(kLeast / 2));
 }
 
-// Parameters and momenta after one queued update on the device, from the same numbers.
+// Parameters and momenta after one queued update on the device, from the same initial values.
 std::vector<std::vector<float>> queued_update_on(Device device, std::int32_t flag,
                                                  double max_norm) {
   manual_seed(12);
@@ -151,7 +151,7 @@ std::vector<std::vector<float>> queued_update_on(Device device, std::int32_t fla
   return numbers;
 }
 
-// Open and closed gates, with clipping and without.
+// Updates that are carried out and skipped, with and without clipping.
 TEST_F(CudaLists, QueuedUpdatesAreThoseOfTheCpu) {
   for (const std::int32_t flag : {flat::kNothingBad, 3}) {
     for (const double max_norm : {0.0, 0.5}) {
@@ -161,7 +161,7 @@ TEST_F(CudaLists, QueuedUpdatesAreThoseOfTheCpu) {
   }
 }
 
-// What a queued check finds, without knowing the squares and with them, and the squares.
+// The result of a queued check, without and with the sum of squares, and that sum.
 std::vector<double> queued_check_on(Device device, std::span<const Tensor> host) {
   std::vector<Tensor> tensors;
   for (const Tensor& t : host) tensors.push_back(t.defined() ? t.to(device) : t);

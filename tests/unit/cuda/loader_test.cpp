@@ -1,4 +1,4 @@
-// Batches that a loader hands out on a card.
+// Tests batches that a loader provides on a device.
 #include "mezzo/data/loader.h"
 
 #include <gtest/gtest.h>
@@ -16,7 +16,7 @@ void expect_equal(const Batch& batch, const Batch& expected) {
   ASSERT_EQ(batch.images.device(), kCard);
   ASSERT_EQ(batch.labels.device(), kCard);
   EXPECT_EQ(batch.indices, expected.indices);
-  // Something is queued before anybody waits, as in a training step.
+  // Work is queued before anybody waits, as in a training step.
   const Tensor doubled = batch.images + batch.images;
   EXPECT_EQ(doubled.to_vector<float>(), (expected.images + expected.images).to_vector<float>());
   EXPECT_EQ(batch.labels.to_vector<std::int64_t>(), expected.labels.to_vector<std::int64_t>());
@@ -33,7 +33,7 @@ TEST_F(CudaLoader, BatchesAreThoseOfTheHost) {
     for (int epoch = 0; epoch < 2;) {
       const bool has_more = on_host.next(expected);
       ASSERT_EQ(on_card.next(batch), has_more);
-      // One that is on its way has not been handed out.
+      // A batch whose copy has begun does not count as handed out.
       ASSERT_EQ(on_card.position(), on_host.position());
       if (has_more) {
         expect_equal(batch, expected);

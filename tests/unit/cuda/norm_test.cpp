@@ -1,4 +1,5 @@
-// Statistics of channels that a careless sum loses: large means, pixels far off, what is infinite.
+// Tests channel statistics that a careless sum would lose: large means, outlying pixels,
+// infinities.
 #include <cmath>
 #include <vector>
 
@@ -19,12 +20,12 @@ namespace {
 
 class CudaNorms : public OnCard<> {};
 
-// Of every channel of every sample.
+// The statistics of every channel of every sample.
 struct Statistics {
   std::vector<double> mean, var;
 };
 
-// In double, in two passes. x: [n, c, h, w]
+// Computed in double, in two passes. x: [n, c, h, w]
 Statistics statistics_of(const Tensor& x) {
   const std::vector<double> values = x.to_vector<double>();
   const auto pixels = static_cast<std::size_t>(x.size(2) * x.size(3));
@@ -41,13 +42,13 @@ Statistics statistics_of(const Tensor& x) {
   return found;
 }
 
-// Of one sample.
+// The statistics of one sample.
 Statistics of_batch_norm(const Tensor& x, Device device) {
   const BatchNormResult result = batch_norm(x.to(device), {}, {});
   return {result.mean.to_vector<double>(), result.var.to_vector<double>()};
 }
 
-// With a group for each channel.
+// The statistics with a group for each channel.
 Statistics of_group_norm(const Tensor& x, Device device) {
   const Tensor there = x.to(device);
   const Tensor absent;
@@ -58,10 +59,10 @@ Statistics of_group_norm(const Tensor& x, Device device) {
   return found;
 }
 
-// Up to 256 numbers are added up one after the other, with roundings that grow as the root of that,
-// and weigh 17 times as much where the first is as far off as it can be (kernels/cuda/moments.cuh).
-// A large mean is rounded in each of up to ten levels of sums. Means that are off by that add its
-// square to a variance.
+// Up to 256 values are added up one after the other. Their rounding errors grow as the square root
+// of that number, and count 17 times as much if the first value is as far off as possible
+// (kernels/cuda/moments.cuh). A large mean is rounded in each of up to ten levels of sums. The
+// error of a mean adds its square to the variance.
 void expect_near(const Statistics& found, const Statistics& wanted) {
   constexpr double kUnit = 0x1p-24;  // half a unit in the last place of f32
   constexpr double kSum = kUnit * 17 * 16;
@@ -82,7 +83,7 @@ Tensor normal(const Shape& shape, float mean, float deviation) {
   return x;
 }
 
-// Threads that add up some hundred pixels each: of batch norm on a card of two multiprocessors, of
+// Threads add up some hundred pixels each: in batch norm on a device with two multiprocessors, in
 // group norm on any.
 const Shape kOneSample{1, 31, 128, 128};
 const Shape kManySamples{25, 31, 40, 40};
@@ -135,7 +136,7 @@ TEST_F(CudaNorms, WhatIsNotFiniteShowsInItsChannelOnly) {
   }
 }
 
-// What f32 cannot normalise is NaN, not the bias, as on the CPU.
+// A channel that f32 cannot normalise is NaN, not the bias, as on the CPU.
 TEST_F(CudaNorms, AVarianceBeyondF32IsInfiniteAndTheResultNan) {
   const Tensor x = empty({1, 31, 40, 40}, DType::kF32);
   for (std::int64_t i = 0; i < x.numel(); ++i) {

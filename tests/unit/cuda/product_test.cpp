@@ -1,4 +1,4 @@
-// Products large enough for the card's library to add up in parts.
+// Tests matrix products that are large enough for the device's library to add them up in parts.
 #include <cstdint>
 #include <vector>
 
@@ -15,7 +15,7 @@ namespace {
 
 class CudaProducts : public OnCard<testing::TestWithParam<DType>> {};
 
-// Whole numbers from -2 to 2: sums of up to 2^22 of their products are exact in f32, in any order.
+// Integers from -2 to 2: sums of up to 2^22 of their products are exact in f32, in any order.
 Tensor whole_numbers(const Shape& shape, DType dtype, std::uint64_t seed) {
   std::vector<float> values(static_cast<std::size_t>(shape.numel()));
   for (float& value : values) {

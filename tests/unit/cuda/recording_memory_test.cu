@@ -37,7 +37,7 @@ TEST_F(RecordingMemoryTest, KnowsItsBlocks) {
 
 TEST_F(RecordingMemoryTest, NobodyElseGetsThemWhileItLives) {
   void* block = memory_->take(5000, stream(1));
-  allocator_.release(block, 5000, stream(1));  // by who outlives the recording
+  allocator_.release(block, 5000, stream(1));  // by an owner that outlives the recording
   memory_->put_back(block);
   EXPECT_NE(allocator_.allocate(5000, stream(1)), block);
   memory_ = nullptr;

@@ -1,4 +1,4 @@
-// Programs on a card, recorded as CUDA graphs: the bits of eager steps.
+// Tests programs on a device, recorded as CUDA graphs: they have the bits of eager steps.
 #include <cmath>
 #include <vector>
 
@@ -33,7 +33,7 @@ class CudaReplay : public OnCard<> {};
 enum class Mode { kEager, kGraph, kRecorded };
 
 // Losses and parameters of some steps of the small network. cuDNN's engines are chosen once per
-// process and thread, so all modes run the same.
+// process and thread, so all modes use the same ones.
 std::vector<std::vector<float>> training(Mode mode, const amp::Policy& policy, bool scaled) {
   manual_seed(21);
   amp::SmallNet net;
@@ -68,8 +68,8 @@ TEST_F(CudaReplay, TrainingHasTheBitsOfEagerSteps) {
   }
 }
 
-// One weight, which comes back to where it was on the card: the allocator hands out again what was
-// given back last. The update's flags and lists come to lie elsewhere.
+// A single weight, which returns to its address on the device, since the allocator reuses the last
+// freed block. The update's flags and lists get other addresses.
 std::vector<float> training_with_a_step_on_the_host(bool is_recorded) {
   manual_seed(21);
   nn::Linear net(64, 100, false);
@@ -115,8 +115,8 @@ TEST_F(CudaReplay, RecordsOnceAndLaunchesFromThenOn) {
   EXPECT_EQ(live[7], live[3]) << "launches take no memory";
 }
 
-// What is derived from them, or was saved of them, is known to be old, though a launch does not say
-// what it changes.
+// Values derived or saved from them are known to be stale, though a launch does not report its
+// changes.
 TEST_F(CudaReplay, RunningStatisticsCountAsChanged) {
   amp::SmallNet net;
   net.to(kCard);
@@ -136,7 +136,7 @@ TEST_F(CudaReplay, RunningStatisticsCountAsChanged) {
   }
 }
 
-// Eagerly at first, then in launches.
+// First eagerly, then in launches.
 TEST_F(CudaReplay, AGraphPutsBuffersOfSkippedStepsBack) {
   graph::Training trained;
   trained.net.to(kCard);
@@ -153,7 +153,7 @@ TEST_F(CudaReplay, AGraphPutsBuffersOfSkippedStepsBack) {
     const amp::Batch batch = amp::small_batch(i);
     if (i % 3 == 1) fill(batch.images, INFINITY);
     const auto before = statistics();
-    if (i == 5) {  // a launch, whose update finds the fault
+    if (i == 5) {  // a launch, whose update finds the error
       const Tensor labels = full(batch.labels.shape(), 3, DType::kI64);  // of classes 0 to 2
       EXPECT_THROW(graph(batch.images.to(kCard), labels.to(kCard)), ArgumentError);
       EXPECT_EQ(statistics(), before);
@@ -184,7 +184,7 @@ class UnscalingGraph : public graph::Graph<Tensor(Tensor, Tensor)> {
   graph::Training& training_;
 };
 
-// Clipping unscales by itself; without the error it would find a norm of 0.
+// Clipping unscales by itself; otherwise it would find a norm of 0.
 TEST_F(CudaReplay, GradientsAreUnscaledOnceWhereTheyAreClipped) {
   graph::Training trained;
   trained.net.to(kCard);

@@ -1,4 +1,4 @@
-// Whole training steps on a card beside those of the CPU.
+// Compares whole training steps on a device with those of the CPU.
 #include <cmath>
 
 #include <gtest/gtest.h>
@@ -68,7 +68,7 @@ TEST_F(CudaTraining, GivesTheSameBitsTwice) {
   EXPECT_EQ(losses_on(kCard, policy, true), losses_on(kCard, policy, true));
 }
 
-// Batches lie on the card, and what is shown of them on the host.
+// Batches are on the device, and observers see them on the host.
 class FirstBatch final : public train::RunObserver {
  public:
   void on_first_batch(const data::Batch& batch, const data::Dataset& /*dataset*/) override {

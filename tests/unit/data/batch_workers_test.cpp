@@ -1,4 +1,4 @@
-// What becomes of a loader whose threads cannot be started, or find no memory.
+// Tests a loader whose threads cannot be started, or run out of memory.
 #include "mezzo/data/batch_workers.h"
 
 #include <cstddef>
@@ -18,8 +18,8 @@ constinit thread_local bool has_no_memory = false;
 
 }  // namespace
 
-// In all of the program: what allocates in a thread is not to be seen from outside. Not inlined,
-// or the compiler sees new without its delete.
+// Replaced in the whole program, since allocations in a thread cannot be seen from outside. Not
+// inlined, because the compiler would then see new without its delete.
 [[gnu::noinline]] void* operator new(std::size_t size, const std::nothrow_t& /*tag*/) noexcept {
   return has_no_memory ? nullptr : std::malloc(size > 0 ? size : 1);
 }
@@ -39,7 +39,7 @@ namespace {
 using testing::AllOf;
 using testing::HasSubstr;
 
-// New threads get a stack that no address space has room for.
+// New threads get a stack for which no address space has room.
 class NoNewThreads {
  public:
   NoNewThreads() {
@@ -84,8 +84,8 @@ TEST(LoaderThreads, ThatCannotStartAreAnErrorAndThenTriedAgain) {
   }
 }
 
-// Batches of no images. From the fifth on, a thread gets no more memory, which it learns when it
-// needs room for another batch.
+// Batches without images. From the fifth on, a thread gets no more memory, which it notices when it
+// allocates another batch.
 TEST(LoaderThreads, ThatFindNoMemoryForABatchSayItBehindTheGoodOnes) {
   constexpr std::int64_t kLastGood = 4;
   const auto open = [](std::int64_t step) {

@@ -1,4 +1,4 @@
-// What the sources of batches give, and rows to give them.
+// Reads all batches of a source, and makes rows for sources.
 #pragma once
 
 #include <cstdint>

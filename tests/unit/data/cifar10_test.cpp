@@ -13,8 +13,8 @@ using ::testing::StartsWith;
 
 constexpr std::size_t kPlane = 1024;
 
-// A record whose red, green and blue planes are `base`, `base + 1` and `base + 2`, but for the
-// first pixels of red, which count up.
+// A record whose red, green and blue planes are `base`, `base + 1` and `base + 2`, except that the
+// first pixels of red count up.
 void append_record(Bytes& bytes, std::uint8_t label, std::uint8_t base) {
   bytes.push_back(label);
   const std::size_t first = bytes.size();
@@ -30,7 +30,7 @@ Bytes one_record(std::uint8_t label, std::uint8_t base) {
   return bytes;
 }
 
-// The six files, batch i with one record of label i; those of a split under the given prefixes.
+// Writes the six files, batch i with one record of label i; those of a split with the given prefix.
 void write_set(const TempFolder& folder, const std::string& train, const std::string& test) {
   for (std::uint8_t i = 1; i <= 5; ++i) {
     folder.write(train + "data_batch_" + std::to_string(i) + ".bin",

@@ -30,7 +30,7 @@ TEST(ClassCounts, CountEveryImage) {
   EXPECT_THAT(class_counts(*digits), ElementsAre(3, 3, 3, 3, 3, 2, 2, 2, 2, 2));
 }
 
-// By whatever way a set knows its labels, they are those that come with the images.
+// However a set stores its labels, they are those that come with the images.
 TEST(ClassCounts, LabelsAreThoseOfTheImages) {
   const auto set = labelled_set({0, 2, 2, 1, 2}, 3);
   const auto resized = map(*set, {Resize{.height = 3, .width = 3}});

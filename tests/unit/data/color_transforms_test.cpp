@@ -1,4 +1,5 @@
-// Colours beside torchvision's formulas, written out here in double on numbers from 0 to 1.
+// Compares colour transforms with torchvision's formulas, computed here in double for values from 0
+// to 1.
 #include "mezzo/data/color_transforms.h"
 
 #include <algorithm>
@@ -22,8 +23,8 @@ using ::testing::HasSubstr;
 using Numbers = std::vector<double>;
 using Step = std::function<void(Numbers&)>;
 
-// A transform rounds each number once, to the nearest byte, after some ten operations in f32 on
-// numbers of at most 1.
+// A transform rounds each value once, to the nearest byte, after some ten f32 operations on values
+// of at most 1.
 constexpr double kTolerance =
     0.5 + 255 * 16 * static_cast<double>(std::numeric_limits<float>::epsilon());
 
@@ -106,7 +107,7 @@ double distance(const Image& image, const Numbers& numbers) {
   return most;
 }
 
-// What ColorJitter draws from its stream: the order, then for each step, in that order, a number.
+// The draws of ColorJitter: the order, then a number for each step in that order.
 struct Drawn {
   std::array<int, 4> order{0, 1, 2, 3};
   std::array<double, 4> at{};  // from 0 to 1, by step
@@ -149,8 +150,8 @@ TEST(ColorJitter, StepsComeInARandomOrder) {
   const Image in = random_image({3, 5, 5}, 2);
   const ColorJitter jitter{.brightness = 0.4, .contrast = 0.4, .saturation = 0.4, .hue = 0.1};
   std::set<std::array<int, 4>> orders;
-  // 24 orders, 300 draws: one is missed with a probability of 24 * (23 / 24)^300 = 7e-5; the seeds
-  // are fixed.
+  // There are 24 orders and 300 draws: one is missed with a probability of 24 * (23 / 24)^300 =
+  // 7e-5. The seeds are fixed.
   for (std::uint64_t seed = 0; seed < 300; ++seed) {
     const Drawn drawn = draws_of(seed, {true, true, true, true});
     orders.insert(drawn.order);

@@ -1,4 +1,4 @@
-// CSV files that are refused, and what is said of them.
+// Tests CSV files that are refused, and the messages.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -31,7 +31,7 @@ TEST(CsvErrors, NameLineAndColumn) {
   EXPECT_EQ(refusal("a,b\n1,z\n", {.label = "b", .class_names = {"x", "y"}}),
             "[csv] t.csv: line 2, column b: `z` is none of the classes x, y. Correct it, or name "
             "all classes");
-  // A field of several lines moves the count on.
+  // A field of several lines counts as several lines.
   EXPECT_THAT(refusal("a,b\n1,\"x\ny\"\n2,z\nq,z\n", {.label = 1}),
               HasSubstr("line 5, column a: `q` is not a number"));
   EXPECT_THAT(refusal("a\n\"x\ny\"\n"), HasSubstr("line 2, column a: `x?y` is not"));

@@ -1,4 +1,4 @@
-// What is read from CSV files.
+// Tests reading CSV files.
 #include "mezzo/data/csv.h"
 
 #include <cmath>
@@ -102,7 +102,7 @@ TEST(Csv, FillsWhatIsMissing) {
   EXPECT_EQ(own.features.to_vector<float>(), (Floats{0, 2}));
 }
 
-// Each is the f32 next to the decimal number: what strtof() gives, which rounds once.
+// Each value is the f32 nearest to the decimal number, as strtof() gives it, which rounds once.
 TEST(Csv, NumbersAreRoundedOnce) {
   Generator random(3);
   for (int i = 0; i < 20000; ++i) {

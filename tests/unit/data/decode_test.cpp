@@ -19,7 +19,7 @@ namespace {
 using ::testing::HasSubstr;
 using ::testing::StartsWith;
 
-// Colours that change slowly, as JPEG likes them.
+// Slowly changing colours, which JPEG preserves well.
 Image smooth_image(const Shape& shape) {
   Image image;
   image.reshape(shape);
@@ -45,7 +45,7 @@ std::string error_of(const Bytes& file) {
   return message_of<FileError>([&] { decode_image(file, "NAME"); });
 }
 
-// Decodes what may be damaged: either it is refused, or it gives an image as large as it says.
+// Decodes a possibly damaged file: it must be refused, or give an image of the size that it claims.
 bool is_refused(const Bytes& file) {
   try {
     const Image image = decode_image(file, "NAME");
@@ -64,7 +64,8 @@ TEST(DecodeJpeg, GivesTheColoursThatWereStored) {
     const Image decoded =
         decode_image(encode_jpeg(image, {.quality = 100, .progressive = progressive}), "NAME");
     EXPECT_EQ(decoded.shape, image.shape);
-    // At quality 100 each of the three colour components is off by about one in either direction.
+    // At quality 100 each of the three colour components has an error of about one in either
+    // direction.
     EXPECT_LE(largest_difference(decoded.pixels, image.pixels), 4);
   }
 }
@@ -79,7 +80,7 @@ TEST(DecodeJpeg, GreyBecomesColour) {
 }
 
 TEST(DecodeJpeg, CmykBecomesRgb) {
-  // One pixel of each: 200 of 255 light through cyan, all through magenta, half through black.
+  // One pixel of each: 200/255 of the light passes cyan, all passes magenta, half passes black.
   Image image;
   image.reshape({4, 8, 8});
   for (std::size_t i = 0; i < 256; ++i) image.pixels[i] = Bytes({200, 255, 100, 128})[i % 4];
@@ -119,7 +120,7 @@ TEST(DecodeJpeg, NoDamageCrashesIt) {
   }
 }
 
-// Where the height and the width stand in a JPEG file: after the marker of the frame.
+// The position of height and width in a JPEG file, after the marker of the frame.
 std::size_t frame_size_place(const Bytes& file) {
   for (std::size_t i = 2; i + 8 < file.size(); ++i) {
     if (file[i] == 0xFF && (file[i + 1] == 0xC0 || file[i + 1] == 0xC2)) return i + 5;
@@ -146,7 +147,7 @@ TEST(DecodeJpeg, BelievesNoLies) {
   EXPECT_TRUE(is_refused(empty));
 }
 
-// Where the first scan of a JPEG file begins and where it ends.
+// The position of the first scan of a JPEG file.
 struct Scan {
   std::ptrdiff_t begin = 0;
   std::ptrdiff_t end = 0;
@@ -162,7 +163,7 @@ Scan first_scan(const Bytes& file) {
 }
 
 TEST(DecodeJpeg, EndlessScansAreRefused) {
-  // The first scan once more, again and again, which says nothing new and is not wrong either.
+  // The first scan is repeated many times, which adds nothing but is not invalid.
   const Image image = smooth_image({1, 8, 8});
   const Bytes file = encode_jpeg(image, {.progressive = true});
   const Scan place = first_scan(file);
@@ -207,7 +208,7 @@ TEST(DecodePng, EveryKindBecomesRgb) {
   EXPECT_EQ(decoded_png({3, 100}, 2, 3, 8), Bytes({3, 252, 1, 100, 155, 50}));
   EXPECT_EQ(decoded_png({9, 0, 8, 255}, 2, 4, 8), Bytes({9, 9, 9, 8, 8, 8}));
   EXPECT_EQ(decoded_png({1, 2, 3, 0, 4, 5, 6, 9}, 2, 6, 8), Bytes({1, 2, 3, 4, 5, 6}));
-  // 16 bits are scaled, not cut: 0x10FF is nearer to 17 / 255 than to 16 / 255.
+  // 16 bits are scaled, not truncated: 0x10FF is nearer to 17 / 255 than to 16 / 255.
   EXPECT_EQ(decoded_png({0x10, 0xFF, 0xFF, 0xFF, 0, 1}, 1, 2, 16), Bytes({17, 255, 0}));
 }
 
@@ -256,7 +257,7 @@ TEST(DecodePng, EveryFlippedBitIsNoticed) {
   }
 }
 
-// The 4 bytes of a number as PNG has them.
+// The 4 bytes of a number in PNG.
 Bytes in_png(unsigned long value) {
   Bytes bytes;
   for (int shift = 24; shift >= 0; shift -= 8) {
@@ -265,7 +266,7 @@ Bytes in_png(unsigned long value) {
   return bytes;
 }
 
-// A file of 6x6 pixels whose header claims another size, with the check sum that belongs to it.
+// A file of 6x6 pixels whose header claims another size, with a matching checksum.
 Bytes png_claiming(std::uint32_t side) {
   Bytes file = encode_png(random_image({3, 6, 6}, 6));
   std::ranges::copy(in_png(side), &file[16]);
@@ -285,7 +286,7 @@ TEST(DecodePng, BelievesNoLies) {
   EXPECT_THAT(error_of(png_claiming(1'000)), HasSubstr("is damaged"));
 }
 
-// A file of 6x6 pixels with a chunk behind its header that claims to have so many bytes.
+// A file of 6x6 pixels with a chunk after its header that claims to have that many bytes.
 Bytes png_with_chunk(std::string_view name, const Bytes& data, std::size_t claimed) {
   Bytes chunk(name.begin(), name.end());
   chunk.insert(chunk.end(), data.begin(), data.end());
@@ -306,7 +307,7 @@ TEST(DecodePng, SkipsWhatIsNotOfThePixels) {
   }
 }
 
-// The most address space that this process has had, in KiB.
+// The peak address space of this process, in KiB.
 long peak_address_space() {
   std::ifstream status("/proc/self/status");
   for (std::string line; std::getline(status, line);) {
@@ -324,7 +325,7 @@ TEST(DecodePng, ChunksGetNoMemoryForWhatTheyClaim) {
   }
 }
 
-// As many pixels of one byte as there can be: nothing but white, a bit each.
+// The most pixels per byte: an all-white image at one bit per pixel.
 TEST(DecodePng, TakesTheMostThatCompressionCanDo) {
   const Bytes file =
       encode_png(Bytes(4096 * 512, 0xFF), 4096, 4096, {.color_type = 0, .bit_depth = 1});

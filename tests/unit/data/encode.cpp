@@ -39,7 +39,7 @@ void set_palette(png_structp png, png_infop info, int colours) {
         {static_cast<png_byte>(i), static_cast<png_byte>(255 - i), static_cast<png_byte>(i / 2)});
   }
   png_set_PLTE(png, info, palette.data(), colours);
-  png_set_check_for_invalid_index(png, 0);  // files that are wrong are wanted, too
+  png_set_check_for_invalid_index(png, 0);  // invalid files are wanted, too
 }
 
 }  // namespace
@@ -117,7 +117,7 @@ Bytes exif_of(int orientation, bool low_first) {
     put_number(bytes, number, count, low_first);
   };
   put(42, 2);
-  put(10, 4);  // where the directory is; it need not follow at once
+  put(10, 4);  // the offset of the directory, which need not follow at once
   put(0, 2);
   put(2, 2);  // entries: the resolution's unit, then the orientation
   for (const auto& [tag, value] : {std::pair{0x0128, 2}, std::pair{0x0112, orientation}}) {
@@ -133,7 +133,7 @@ Bytes exif_of(int orientation, bool low_first) {
 
 Bytes with_exif(const Bytes& file, const Bytes& exif) {
   Bytes part;
-  std::size_t at = 2;  // after the JPEG's first marker
+  std::size_t at = 2;  // after the first marker of the JPEG file
   if (file[0] == 0xFF) {
     part = {0xFF, 0xE1};
     put_number(part, static_cast<std::uint32_t>(exif.size() + 8), 2, false);
@@ -142,7 +142,7 @@ Bytes with_exif(const Bytes& file, const Bytes& exif) {
     }
     part.insert(part.end(), exif.begin(), exif.end());
   } else {
-    at = 33;  // after the PNG's header
+    at = 33;  // after the header of the PNG file
     put_number(part, static_cast<std::uint32_t>(exif.size()), 4, false);
     for (const char letter : {'e', 'X', 'I', 'f'}) {
       part.push_back(static_cast<std::uint8_t>(letter));

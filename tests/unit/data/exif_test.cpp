@@ -13,10 +13,10 @@
 namespace mezzo::data {
 namespace {
 
-// What a camera stores of this picture, which is to be shown as it stands here,
+// The pixels that a camera stores for each orientation (EXIF 2.32, table 6), for a picture that
+// should be shown as
 //   1 2 3
 //   4 5 6
-// according to how it was held, by orientation: EXIF 2.32, table 6.
 struct Stored {
   int orientation;
   std::int64_t height;
@@ -37,7 +37,7 @@ const std::vector<Stored>& all_stored() {
   return stored;
 }
 
-// In colour: three bytes of each pixel that differ.
+// A colour picture: three different bytes for each pixel.
 Image picture_of(const Stored& stored) {
   Image image;
   image.reshape({3, stored.height, 6 / stored.height});
@@ -91,7 +91,7 @@ TEST(Orientation, OfPicturesInFoldersIsApplied) {
   EXPECT_EQ(image.pixels, picture_of(stored).pixels);
 }
 
-// With the bytes of `exif` from `at` on replaced.
+// A copy in which the bytes from `at` on are replaced.
 Bytes changed(Bytes exif, std::size_t at, const Bytes& bytes) {
   std::ranges::copy(bytes, exif.begin() + static_cast<std::ptrdiff_t>(at));
   return exif;

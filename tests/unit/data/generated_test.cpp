@@ -83,8 +83,8 @@ TEST_P(Generated, HasTheShapeSizesAndClassesPromised) {
   EXPECT_THROW(GetParam().open(Split::kTest, -1), ArgumentError);
 }
 
-// How often the nearest mean image of a class tells the class of a test image. The mean images are
-// the simplest thing there is to learn, so a set that they solve would tell nothing.
+// The accuracy of classifying test images by the nearest mean image of a class. Mean images are the
+// simplest classifier, so a set that they solve would be too easy.
 double nearest_mean_accuracy(const Dataset& train, const Dataset& test) {
   const auto count = static_cast<std::size_t>(train.image_shape().numel());
   const double per_class = static_cast<double>(train.size()) / 10;

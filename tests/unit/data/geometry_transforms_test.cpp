@@ -32,9 +32,9 @@ TEST(RandomVerticalFlip, TurnsRowsAroundOrDoesNot) {
   EXPECT_NEAR(flips, 500, 4 * std::sqrt(1000 * 0.25));  // four deviations
 }
 
-// torchvision's rotate(): the inverse of a turn by `angle` degrees against the clock, about the
-// middle, as an affine map of places; a pixel lies in the middle of its square. `at_place` is the
-// image there, with the fill around it.
+// torchvision's rotate(): the inverse of a rotation by `angle` degrees counterclockwise about the
+// centre, as an affine map of positions; a pixel's position is the centre of its square. `at_place`
+// is the image at a position, surrounded by the fill.
 template <class AtPlace>
 std::vector<double> rotated(const Shape& shape, double angle, const AtPlace& at_place) {
   const double radians = -angle * std::numbers::pi / 180;  // rows count downwards
@@ -96,7 +96,7 @@ TEST(RandomRotation, IsTorchvisionsNearestAndBilinear) {
 }
 
 TEST(RandomRotation, PositiveAnglesTurnAgainstTheClock) {
-  // One bright pixel to the right of the middle: a turn against the clock brings it upwards.
+  // One bright pixel to the right of the centre: a counterclockwise rotation moves it upwards.
   Image in;
   in.reshape({1, 31, 31});
   in.pixels[15 * 31 + 25] = 255;
@@ -119,7 +119,7 @@ TEST(RandomRotation, ByNothingIsTheImage) {
   EXPECT_EQ(transformed(RandomRotation{.bilinear = true}, in).pixels, in.pixels);
 }
 
-// The rectangle that differs between two images.
+// The rectangle in which two images differ.
 struct Covered {
   std::int64_t top = 1000, left = 1000, bottom = -1, right = -1, pixels = 0;
 };
@@ -154,7 +154,7 @@ TEST(RandomErasing, CoversARectangleOfTheAreaAskedFor) {
     const double area = static_cast<double>(covered.pixels) / 2000;
     least = std::min(least, area);
     most = std::max(most, area);
-    // Sides are rounded by half a pixel at most.
+    // Sides are rounded by at most half a pixel.
     const auto ratio = [&](double by) {
       return (static_cast<double>(rows) + by) / (static_cast<double>(columns) - by);
     };

@@ -42,7 +42,7 @@ std::string idx_error(const std::string& path, std::size_t rank) {
 
 TEST(Idx, ReadsWhatWasWrittenPlainAndCompressed) {
   const TempFolder folder;
-  // 300 in a size shows the byte order, more than a megabyte the reading in pieces.
+  // A size of 300 shows the byte order; more than a megabyte is read in pieces.
   Bytes contents = counting(std::size_t{300} * 70 * 60);
   const Bytes bytes = idx_bytes({300, 70, 60}, contents);
   for (const std::string& path : {folder.write("plain", bytes), folder.write_gz("x.gz", bytes)}) {
@@ -148,7 +148,7 @@ TEST(Idx, PartsOfACompressedFileAndZerosBehindThemAreLegal) {
   }
 }
 
-// Wherever the bytes that a part begins with lie in what is read at a time.
+// The beginning of a part may have any position in the buffer.
 TEST(Idx, PartsOfACompressedFileBeginAnywhere) {
   const TempFolder folder;
   Bytes noise(std::size_t{1} << 17);
@@ -167,20 +167,20 @@ TEST(Idx, PartsOfACompressedFileBeginAnywhere) {
 
 TEST(Idx, HugeClaimsTakeNoMemory) {
   const TempFolder folder;
-  // 2^48 bytes: to ask for them would end the program or the test's machine.
+  // Allocating 2^48 bytes would end the program or the test machine.
   const Bytes huge = idx_bytes({0x10000, 0x10000, 0x10000}, counting(10));
   EXPECT_THAT(idx_error(folder.write("huge", huge), 3), HasSubstr("claims 281474976710656 bytes"));
   EXPECT_THAT(idx_error(folder.write_gz("huge.gz", huge), 3),
               HasSubstr("claims 281474976710656 bytes"));
   const Bytes overflow = idx_bytes({0xFFFFFFFF, 0xFFFFFFFF, 0xFFFFFFFF}, counting(10));
   EXPECT_THAT(idx_error(folder.write("overflow", overflow), 3), HasSubstr("impossible size"));
-  // A product that is small again modulo 2^64 must not pass for small.
+  // A product that wraps around modulo 2^64 must not pass for a small one.
   const Bytes wrapped = idx_bytes({0x80000000, 0x80000000, 4}, {});
   EXPECT_THAT(idx_error(folder.write("wrapped", wrapped), 3), HasSubstr("impossible size"));
   EXPECT_THAT(idx_error(folder.write("empty", idx_bytes({0}, {})), 1), HasSubstr("empty"));
 }
 
-// A set of `images` images of 2x2 and `labels` labels in the folder.
+// Writes a set of `images` images of 2x2 and `labels` labels into the folder.
 void write_mnist(const TempFolder& folder, const std::string& prefix, std::uint32_t images,
                  const Bytes& labels) {
   folder.write(prefix + "-images-idx3-ubyte",
@@ -261,7 +261,7 @@ TEST(OpenMnist, NamesTheClassesOfFashionMnistAlone) {
 }
 
 TEST(KnownClassNames, AreOfNoOtherLabels) {
-  // As many as Fashion-MNIST has.
+  // The numbers of images in Fashion-MNIST, and another one.
   for (const std::size_t count : {60'000, 10'000, 7}) {
     EXPECT_TRUE(known_class_names(Bytes(count, 3)).empty()) << count;
   }

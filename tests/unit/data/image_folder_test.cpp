@@ -26,7 +26,7 @@ Bytes plain_png(std::uint8_t value, std::int64_t height = 4, std::int64_t width 
   return encode_png(image);
 }
 
-// Two classes; what is not a picture lies around.
+// Writes two classes, with files around them that are not pictures.
 void write_classes(const TempFolder& folder, const std::string& prefix) {
   folder.write(prefix + "dog/b.PNG", plain_png(30));
   folder.write(prefix + "dog/a.jpeg", encode_jpeg(random_image({3, 5, 3}, 1)));
@@ -112,7 +112,7 @@ TEST(ImageFolder, SaysWhatIsMissing) {
                                   "in .jpg, .jpeg or .png. Add some or remove the folder");
 }
 
-// The lines that opening says, all of them.
+// All log lines from opening a set.
 template <class Open>
 std::string said_by(const Open& open) {
   std::string said;
@@ -128,11 +128,11 @@ TEST(ImageFolder, PassesOverWhatIsHiddenWithOneLine) {
   const TempFolder folder;
   write_classes(folder, "");
   for (const char* name : {"cat/._x1.png", "cat/._x10.png", "cat/deep/._z.jpg", "._loose.png"}) {
-    folder.write(name, {0, 5, 22, 7});  // as macOS writes them, no picture
+    folder.write(name, {0, 5, 22, 7});  // as macOS writes them, not pictures
   }
   folder.write(".ipynb_checkpoints/x1-checkpoint.png", plain_png(1));
   folder.write("dog/.cache/thumbnail.png", plain_png(1));
-  folder.write("dog/.DS_Store", {1});  // no picture by its name, passed over as all such files are
+  folder.write("dog/.DS_Store", {1});  // skipped, since its name is not that of a picture
   std::vector<std::string> paths;
   const std::string said = said_by([&] {
     const ImageFolder set(folder.path());
@@ -160,7 +160,7 @@ TEST(ImageFolder, MayBeAllowedClassesWithoutPictures) {
   EXPECT_THAT(said, HasSubstr("there are no pictures of 1 of 3 classes: bird"));
 }
 
-// Whether the folder of a class is empty or is not there makes no difference.
+// It does not matter whether the folder of a class is empty or missing.
 TEST(OpenImages, TestSetsMayLackAClassAndTrainingSetsMayNot) {
   for (const bool has_folder : {true, false}) {
     const TempFolder folder;
@@ -209,7 +209,7 @@ TEST(OpenImages, KnowsTrainAndValOrTest) {
     EXPECT_EQ(test->num_classes(), 2);
     Generator random;
     Image image;
-    EXPECT_EQ(test->read_image(0, random, image), 1);  // as in training, though it is alone here
+    EXPECT_EQ(test->read_image(0, random, image), 1);  // as in training
     EXPECT_EQ(test->describe(0), folder.path(name + "/dog/only.png") + " (image 0)");
   }
 }

@@ -11,7 +11,7 @@
 
 namespace mezzo::data {
 
-// Bytes that have nothing to do with each other.
+// Random bytes.
 inline Image random_image(const Shape& shape, std::uint64_t seed) {
   Image image;
   image.reshape(shape);
@@ -25,7 +25,7 @@ inline std::uint8_t at(const Image& image, std::int64_t channel, std::int64_t y,
       .pixels[static_cast<std::size_t>((y * image.shape[2] + x) * image.shape[0] + channel)];
 }
 
-// `size` random images of that shape and ten classes; CIFAR-10's or the grey normalization.
+// `size` random images of that shape and ten classes, with CIFAR-10's or the grey normalisation.
 inline std::unique_ptr<Dataset> random_set(std::int64_t size, const Shape& shape) {
   ImageTable table;
   table.image_shape = shape;

@@ -1,4 +1,4 @@
-// What is in a loader's batches, and what sets and options cannot be.
+// Tests the contents of a loader's batches, and which sets and options are refused.
 #include <cmath>
 #include <limits>
 
@@ -91,7 +91,7 @@ TEST(Loader, LabelsCanBeNarrowOrRows) {
   for (std::size_t i = 0; i < 40; ++i) EXPECT_EQ(rows[i], i % 10 == i / 10 ? 0.9F : 0.1F) << i;
 }
 
-// The labels of a set of one's own.
+// A set with the given labels.
 class Mislabelled final : public Dataset {
  public:
   std::int64_t size() const override { return 4; }
@@ -116,7 +116,7 @@ TEST(Loader, LabelsMustBeClasses) {
   }
 }
 
-// A set whose images are no images, or that has none.
+// A set whose images have an invalid shape, or that is empty.
 class Misshapen final : public Dataset {
  public:
   Misshapen(std::int64_t size, const Shape& shape) : size_(size), shape_(shape) {}

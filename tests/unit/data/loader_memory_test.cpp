@@ -1,4 +1,4 @@
-// Where the memory of batches comes from.
+// Tests where the memory of batches comes from.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -39,7 +39,7 @@ TEST(LoaderMemory, PinnedBatchesHoldTheSameNumbers) {
     ASSERT_TRUE(pinned.next(batch));
     EXPECT_TRUE(batch.images.storage()->is_pinned());
     EXPECT_TRUE(batch.labels.storage()->is_pinned());
-    // On the card, and the memory back in the pool while the copy may be under way.
+    // The batch is copied to the GPU; its memory may return to the pool before the copy ends.
     const Tensor images = batch.images.to({DeviceType::kCuda, 0});
     const Tensor labels = batch.labels.to({DeviceType::kCuda, 0});
     batch = {};

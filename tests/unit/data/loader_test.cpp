@@ -20,7 +20,7 @@ namespace {
 
 using Indices = std::vector<std::int64_t>;
 
-// The indices of all images that the loader gives until the end of the epoch, in order.
+// The indices of all images until the end of the epoch, in order.
 Indices rest_of_epoch(DataLoader& loader) {
   Indices all;
   Batch batch;
@@ -72,7 +72,7 @@ TEST(Loader, EveryPlaceIsEquallyLikely) {
     const Indices order = rest_of_epoch(loader);
     for (std::size_t place = 0; place < 6; ++place) ++counts[place][order[place]];
   }
-  // 1000 expected, deviation 29: five deviations.
+  // 1000 are expected with a deviation of 29; this allows five deviations.
   for (const auto& row : counts) {
     for (const int count : row) EXPECT_NEAR(count, 1000, 145);
   }
@@ -140,7 +140,7 @@ TEST(Loader, GoesOnFromAnyPosition) {
   resumed.seek({1, 3});
   EXPECT_EQ(rest_of_epoch(resumed), Indices(second.begin() + 15, second.end()));
   EXPECT_EQ(resumed.position(), (LoaderPosition{2, 0}));
-  resumed.seek({1, 5});  // after the last batch, before the end was seen
+  resumed.seek({1, 5});  // after the last batch, before the end of the epoch was reported
   EXPECT_TRUE(rest_of_epoch(resumed).empty());
   EXPECT_EQ(resumed.position(), (LoaderPosition{2, 0}));
   resumed.seek({1, 0});
@@ -173,7 +173,7 @@ TEST(Loader, StopsInMidEpoch) {
   }
 }
 
-// Fails at one index, and checks the stream that each image is given.
+// Fails at one index, and checks the stream that each image gets.
 class FussyDataset final : public Dataset {
  public:
   explicit FussyDataset(std::int64_t number) : broken(number) {}
@@ -207,7 +207,7 @@ TEST(Loader, ErrorsComeAfterTheGoodBatchesOnTheCaller) {
   }
 }
 
-// Such as a file system that was away: images that can be read again are read.
+// A file system may have been unavailable: images that can be read again are read.
 TEST(Loader, WhatFailedIsTriedAgain) {
   for (const std::int64_t workers : {0, 1, 3}) {
     FussyDataset set(3);
@@ -237,7 +237,7 @@ TEST(Loader, EachImageHasItsOwnStreamPerEpoch) {
   }
 }
 
-// All that a loader gives in two epochs from there on, as bytes and numbers.
+// Everything that a loader gives in two epochs from a position, as bytes and numbers.
 struct Given {
   std::vector<float> images;
   std::vector<std::int64_t> labels;
@@ -261,7 +261,7 @@ Given all_of(DataLoader& loader, LoaderPosition from) {
   return given;
 }
 
-// An image is varied alike in whatever shard it is, by however many workers.
+// An image is transformed alike in whatever shard it is, by however many workers.
 TEST(Loader, ShardsHaveTheImagesOfOneLoader) {
   const auto set = open_digits(Split::kTrain, 21);
   const auto augmented = map(*set, {RandomCrop{.height = 28, .width = 28, .padding = 4}});
@@ -315,7 +315,7 @@ TEST(Loader, WorkersStopInMidEpoch) {
 }
 
 TEST(Loader, OfSeveralBrokenImagesTheFirstIsReported) {
-  // Every image from 4 on is broken, so that workers meet several at once.
+  // All images from 4 on are broken, so that workers meet several at once.
   class Broken final : public Dataset {
    public:
     std::int64_t size() const override { return 64; }
@@ -337,7 +337,7 @@ TEST(Loader, OfSeveralBrokenImagesTheFirstIsReported) {
   }
 }
 
-// Image 4 is read until four others have failed, so that a later one is known to have before it.
+// Reading image 4 waits until four others have failed, so that a later one has failed before it.
 TEST(Loader, AnEarlierImageThatBreaksLaterIsReported) {
   class Broken final : public Dataset {
    public:

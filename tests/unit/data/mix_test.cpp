@@ -19,7 +19,7 @@ constexpr std::int64_t kBatch = 5;
 constexpr std::int64_t kClasses = 10;
 
 struct MixedBatches {
-  std::vector<std::vector<float>> images;  // of each batch
+  std::vector<std::vector<float>> images;  // per batch
   std::vector<std::vector<float>> labels;
 
   bool operator==(const MixedBatches&) const = default;
@@ -49,7 +49,7 @@ MixedBatches unmixed(const Dataset& set) {
   return mixed_batches(set, options);
 }
 
-// lambda of a batch, which two labels that differ tell; 2 if none do.
+// The lambda of a batch, computed from two different labels; 2 if all are equal.
 float lambda_of(const std::vector<float>& labels, const std::vector<float>& before) {
   for (std::size_t i = 0; i < before.size(); ++i) {
     const std::size_t other = (i + before.size() - kClasses) % before.size();
@@ -72,7 +72,7 @@ TEST(Mixup, IsTheMeanOfEachImageAndTheOneBefore) {
       const std::size_t one = from.size() / kBatch;
       for (std::size_t i = 0; i < from.size(); ++i) {
         const float other = from[(i + from.size() - one) % from.size()];
-        // The numbers are below 3: three roundings in f32, and that of lambda in the label.
+        // The values are below 3: three roundings in f32, and that of lambda in the label.
         EXPECT_NEAR(got[i], lambda * from[i] + (1 - lambda) * other,
                     3 * 4 * std::numeric_limits<float>::epsilon());
       }
@@ -98,14 +98,14 @@ TEST(Cutmix, TakesARectangleFromTheImageBefore) {
       const float other = from[(i + from.size() - one) % from.size()];
       const float got = mixed.images[b][i];
       ASSERT_TRUE(got == from[i] || got == other);
-      // The same pixels in every image and channel.
+      // The same pixels are replaced in every image and channel.
       const std::size_t place = i % plane;
       if (from[place] == from[(place + from.size() - one) % from.size()]) continue;
       const bool is_taken = mixed.images[b][place] != from[place];
       EXPECT_EQ(got, is_taken ? other : from[i]);
       taken += i < plane && is_taken ? 1 : 0;
     }
-    // Of 108 pixels, few are equal in both by chance: each with a probability of 1/256.
+    // Few of the 108 pixels are equal by chance in both images, each with a probability of 1/256.
     EXPECT_NEAR(1 - static_cast<double>(taken) / plane, static_cast<double>(lambda), 4.0 / plane);
   }
 }
@@ -156,7 +156,7 @@ TEST(Mix, RoundsOnceIn16Bits) {
     options.image_dtype = dtype;
     const MixedBatches rounded = mixed_batches(*set, options);
     EXPECT_EQ(rounded.labels, exact.labels);
-    // The inputs are rounded, by half a unit in the last place each, then their mean.
+    // The inputs are each rounded by half a unit in the last place, and then their mean.
     const double unit = dtype == DType::kBf16 ? 0x1p-8 : 0x1p-11;
     for (std::size_t b = 0; b < exact.images.size(); ++b) {
       for (std::size_t i = 0; i < exact.images[b].size(); ++i) {
@@ -167,8 +167,8 @@ TEST(Mix, RoundsOnceIn16Bits) {
   }
 }
 
-// The mean of Beta(a, a) is 1/2, its variance 1 / (4 (2 a + 1)); within five deviations of what
-// 20,000 draws have.
+// The mean of Beta(a, a) is 1/2, its variance 1 / (4 (2 a + 1)); 20,000 draws must be within five
+// deviations.
 TEST(DrawBeta, HasItsMeanAndVariance) {
   for (const double a : {0.01, 0.2, 1.0, 4.0, 1000.0}) {
     Generator random(5);
@@ -183,7 +183,7 @@ TEST(DrawBeta, HasItsMeanAndVariance) {
     }
     const double variance = 1 / (4 * (2 * a + 1));
     EXPECT_NEAR(sum / kDraws, 0.5, 5 * std::sqrt(variance / kDraws)) << a;
-    // (x - 1/2)^2 deviates by at most about its mean, times the root of 2.
+    // (x - 1/2)^2 has a deviation of at most about its mean times the square root of 2.
     EXPECT_NEAR(squares / kDraws, variance, 5 * variance * std::sqrt(2.0 / kDraws)) << a;
   }
 }

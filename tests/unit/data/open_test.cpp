@@ -14,7 +14,7 @@
 namespace mezzo::data {
 namespace {
 
-// The images of a batch of the first ones of `set`, and what reading them drew from.
+// The images of a batch of the first examples of `set`.
 std::vector<float> first_batch(const Dataset& set) {
   DataLoader loader(set, {.batch_size = 8, .shuffle = false, .seed = 3});
   Batch batch;
@@ -22,7 +22,7 @@ std::vector<float> first_batch(const Dataset& set) {
   return batch.images.to_vector<float>();
 }
 
-// Eight training and two test images.
+// Writes eight training and two test images.
 void write_cifar10(const TempFolder& folder) {
   const auto records = [](std::int64_t count, std::uint64_t seed) {
     Bytes bytes = random_image({3073, 1, count}, seed).pixels;
@@ -121,7 +121,7 @@ TEST(OpenDataset, PicturesAreCutToOneSize) {
             first_batch(*map(train, exact)));
   EXPECT_EQ(first_batch(*open_dataset(spec, Split::kTest, {.image_size = 56, .augment = true})),
             first_batch(*map(test, exact)));
-  // 256 of 224 is 60.6 of 53.
+  // 256/224 of 53 is 60.6.
   const auto odd = open_dataset(spec, Split::kTest, {.image_size = 53});
   EXPECT_EQ(first_batch(*odd), first_batch(*map(test, {ResizeShortSide{.size = 61},
                                                        CenterCrop{.height = 53, .width = 53}})));

@@ -1,4 +1,4 @@
-// Sequences of unequal length: padding, and batches of them.
+// Tests sequences of unequal length: padding, and batches of them.
 #include "mezzo/data/pad.h"
 
 #include <numeric>
@@ -97,7 +97,7 @@ TEST(SequenceBatches, ByLengthNeedLittlePadding) {
   Rows seen;
   for (Batch batch; batches.next(batch);) {
     const Rows lengths = batch.more[0].to_vector<std::int64_t>();
-    EXPECT_EQ(lengths[2] - lengths[0], 2);  // three that follow each other
+    EXPECT_EQ(lengths[2] - lengths[0], 2);  // three consecutive lengths
     EXPECT_EQ(batch.images.size(1), lengths[2]);
     seen.insert(seen.end(), batch.indices.begin(), batch.indices.end());
   }

@@ -80,7 +80,7 @@ TEST(Map, NumbersAreThoseOfTheLastTransforms) {
   for (std::size_t byte = 0; byte < 256; ++byte) {
     EXPECT_EQ(mapped->numbers()[byte], (static_cast<float>(byte) * 0.5F + 1 - 2) / 4);
   }
-  // Images alone changed again: the numbers stay.
+  // If only images change again, the values of bytes stay.
   const auto flipped = map(*mapped, {RandomHorizontalFlip{}});
   EXPECT_EQ(flipped->numbers(), mapped->numbers());
   DataLoader loader(*flipped, {.batch_size = 2, .shuffle = false});
@@ -178,7 +178,7 @@ TEST(Repeat, TransformsAnImageAnewEachTime) {
   for (std::ptrdiff_t i = 0; i < 8; ++i) {
     images.insert({values.begin() + 81 * i, values.begin() + 81 * (i + 1)});
   }
-  EXPECT_GT(images.size(), 6U);  // of 361 places each
+  EXPECT_GT(images.size(), 6U);  // of 361 positions each
 }
 
 }  // namespace

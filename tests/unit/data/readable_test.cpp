@@ -23,7 +23,7 @@ using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::Not;
 
-// Twelve pictures of two classes; 2, 3 and 7 are damaged in ways that only reading shows.
+// Writes twelve pictures of two classes; 2, 3 and 7 are damaged in ways that only reading shows.
 void write_pictures(const TempFolder& folder, bool with_bad) {
   for (int i = 0; i < 12; ++i) {
     const std::string name =
@@ -52,7 +52,7 @@ struct Epochs {
   bool operator==(const Epochs&) const = default;
 };
 
-// Two epochs from `from` on, at random.
+// The batches of two epochs from `from` on, shuffled.
 Epochs epochs_of(const Dataset& set, LoaderOptions options, LoaderPosition from = {}) {
   const auto mapped = map(set, {RandomResizedCrop{.height = 4, .width = 4}});
   options.batch_size = 2;

@@ -25,8 +25,8 @@ double pixel(const Image& image, std::int64_t c, std::int64_t y, std::int64_t x)
   return at(image, c, row, column);
 }
 
-// Output pixel (y, x) as the definition of half-pixel bilinear interpolation has it: the four
-// neighbours of the place it looks at, the edge going on beyond itself.
+// Output pixel (y, x) by the definition of half-pixel bilinear interpolation: from the four
+// neighbours of the sampled position, where the edge extends outwards.
 double plain_bilinear(const Image& in, const Shape& out, std::int64_t c, std::int64_t y,
                       std::int64_t x) {
   const double fy = (static_cast<double>(y) + 0.5) * static_cast<double>(in.shape[1]) /
@@ -46,7 +46,7 @@ double plain_bilinear(const Image& in, const Shape& out, std::int64_t c, std::in
 }
 
 // The weight of input pixel `i` in an output pixel along one axis when shrinking: a triangle that
-// is as wide on either side as an output pixel, of the pixels that exist.
+// reaches one output pixel in each direction, over existing pixels.
 std::vector<double> plain_weights(std::int64_t in, std::int64_t out, std::int64_t at) {
   const double scale = static_cast<double>(in) / static_cast<double>(out);
   const double centre = (static_cast<double>(at) + 0.5) * scale;
@@ -75,8 +75,8 @@ double plain_antialias(const Image& in, const Shape& out, std::int64_t c, std::i
   return sum;
 }
 
-// Half a unit for the last rounding. Before it: each of `taps` weights of a column is off by at
-// most half of 2^-16, those of a row by half of 2^-22, times 255; a row's sum is rounded to 2^-7.
+// Half a unit for the last rounding. Before it, each of `taps` weights of a column has an error of
+// at most half of 2^-16, and of a row half of 2^-22, times 255. A row's sum is rounded to 2^-7.
 double tolerance(double taps) { return 0.5 + 255 * taps * (0x1p-17 + 0x1p-23) + 0x1p-8; }
 
 using Plain = double(const Image&, const Shape&, std::int64_t, std::int64_t, std::int64_t);
@@ -127,7 +127,8 @@ TEST(Resize, KnownValues) {
   const Image in{{1, 1, 2}, {0, 200}};
   EXPECT_EQ(resized(in, 1, 4, false).pixels, Bytes({0, 50, 150, 200}));
   const Image four{{1, 1, 4}, {0, 100, 200, 40}};
-  // Pixels 0.5 and 2.5 without, and (3 a + 3 b + c) / 7 with everything within two pixels.
+  // Without antialias these are pixels 0.5 and 2.5; with it, (3 a + 3 b + c) / 7 over all pixels
+  // within a distance of two.
   EXPECT_EQ(resized(four, 1, 2, false).pixels, Bytes({50, 120}));
   EXPECT_EQ(resized(four, 1, 2, true).pixels, Bytes({71, 117}));
 }

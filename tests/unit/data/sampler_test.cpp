@@ -1,4 +1,4 @@
-// Samplers: what they draw, and that all sources keep to it, from any position and in shards.
+// Tests samplers: their draws, and that all sources follow them, from any position and in shards.
 #include "mezzo/data/sampler.h"
 
 #include <algorithm>
@@ -32,7 +32,7 @@ Rows some_lengths(std::int64_t count) {
   return lengths;
 }
 
-// One of each kind for a set of that size.
+// One sampler of each kind for a set of that size.
 std::vector<SamplerOf> samplers(std::int64_t size) {
   std::vector<double> weights(static_cast<std::size_t>(size), 1);
   weights[1] = 5;
@@ -102,7 +102,7 @@ TEST(Samplers, TellThemselvesApart) {
   EXPECT_NE(length_buckets({1, 2}, 1)->description(), length_buckets({1, 2}, 2)->description());
 }
 
-// Each count is binomial; six standard deviations are met but once in 500 million.
+// Each count is binomial; six standard deviations are exceeded only once in 500 million.
 TEST(WeightedSampler, DrawsInProportion) {
   constexpr std::int64_t kDraws = 40000;
   TensorBatches batches = batches_by(weighted_sampler({1, 0, 3, 0.5, 0}, kDraws), 5);
@@ -131,8 +131,8 @@ TEST(WeightedSampler, BalancesClasses) {
       HasSubstr("a label is -1"));
 }
 
-// An image that is drawn again in an epoch is another variant of it; the first is that without a
-// sampler.
+// An image that is drawn again in an epoch is transformed differently; the first occurrence is
+// transformed as without a sampler.
 TEST(WeightedSampler, VariesImagesThatComeAgain) {
   const auto noise = [](Image& image, Generator& random) {
     image.pixels[0] = static_cast<std::uint8_t>(random.below(256));
@@ -173,7 +173,7 @@ TEST(LengthBuckets, HaveEveryExampleOnce) {
   }
 }
 
-// Padding of an epoch: what is filled up to the longest of each batch.
+// The padding of an epoch: the elements filled in up to the longest of each batch.
 std::int64_t padding_of(const std::vector<Rows>& batches, const Rows& lengths) {
   std::int64_t padding = 0;
   for (const Rows& batch : batches) {

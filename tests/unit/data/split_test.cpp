@@ -1,4 +1,4 @@
-// Subsets and random splits.
+// Tests subsets and random splits.
 #include "mezzo/data/split.h"
 
 #include <algorithm>
@@ -79,7 +79,8 @@ TEST(Split, PartsShareNothingAndLeaveNothingOut) {
   }
 }
 
-// The sizes are those of torch.utils.data.random_split: floors, and what is left to the first ones.
+// The sizes are those of torch.utils.data.random_split: rounded down, with the remainder to the
+// first parts.
 TEST(Split, HasTheSizesOfPyTorch) {
   const auto sizes = [](std::int64_t size, const std::vector<double>& fractions) {
     return sizes_of(split_indices(size, {.fractions = fractions}));
@@ -101,7 +102,7 @@ TEST(Split, IsAFunctionOfTheSeed) {
   EXPECT_NE(split_indices(50, options)[0], first_half);
 }
 
-// Of a class with c examples each of two parts gets its fraction of c, give or take one.
+// Of a class with c examples, each of two parts gets its fraction of c, give or take one.
 TEST(Split, StratifiedPartsHaveTheirShareOfEachClass) {
   Rows labels(600, 0);
   for (std::size_t i = 0; i < 90; ++i) labels[7 * i % 600] = 1;

@@ -30,7 +30,7 @@ TEST(Statistics, AreThoseOfAllPixels) {
   EXPECT_TRUE(found.formats.empty());
   EXPECT_TRUE(found.unreadable.empty());
   for (std::size_t c = 0; c < 3; ++c) {
-    // In two passes, in long double.
+    // Computed in two passes, in long double.
     std::vector<std::uint8_t> pixels(105);
     std::vector<long double> numbers;
     Generator random;
@@ -66,7 +66,7 @@ void write_folder(const TempFolder& folder) {
   folder.write("cat/b.jpg", encode_jpeg(random_image({3, 6, 20}, 2)));
   folder.write("cat/c.jpg", encode_jpeg(random_image({3, 8, 30}, 3)));
   folder.write("dog/d.jpg", {'n', 'o'});
-  // A JPEG by its contents, whatever its name says.
+  // The contents are JPEG, whatever the name says.
   folder.write("dog/e.png", encode_jpeg(random_image({3, 100, 5}, 4)));
 }
 
@@ -121,7 +121,7 @@ TEST(EvenlySpread, TakesOneOfEachPart) {
   EXPECT_THAT(evenly_spread(3, 9), ElementsAre(0, 1, 2));
 }
 
-// The generated sets' classes take turns, ten of them.
+// The generated sets' ten classes alternate.
 TEST(EvenlySpread, SeesAllClassesThatTakeTurns) {
   std::set<std::int64_t> classes;
   for (const std::int64_t index : evenly_spread(10'000, 100)) classes.insert(index % 10);

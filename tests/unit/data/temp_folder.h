@@ -17,7 +17,7 @@ namespace mezzo::data {
 
 using Bytes = std::vector<std::uint8_t>;
 
-// A folder of its own, removed with all that is in it.
+// A temporary folder, removed with everything in it.
 class TempFolder {
  public:
   TempFolder() {
@@ -35,7 +35,7 @@ class TempFolder {
 
   std::string path(const std::string& name = "") const { return (path_ / name).string(); }
 
-  // Writes a file, with its folder; returns its path.
+  // Writes a file and its folder; returns the file's path.
   std::string write(const std::string& name, const Bytes& bytes) const {
     std::filesystem::create_directories((path_ / name).parent_path());
     std::ofstream file(path_ / name, std::ios::binary);
@@ -44,7 +44,7 @@ class TempFolder {
     return path(name);
   }
 
-  // The same, compressed.
+  // Like write(), compressed.
   std::string write_gz(const std::string& name, const Bytes& bytes) const {
     gzFile file = gzopen(path(name).c_str(), "wb");
     EXPECT_EQ(gzwrite(file, bytes.data(), static_cast<unsigned>(bytes.size())),

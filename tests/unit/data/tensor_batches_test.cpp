@@ -95,7 +95,7 @@ TEST(TensorBatches, KeepDtypesAndFormats) {
   EXPECT_EQ(batch.labels.to_vector<float>(), (std::vector<float>{3.5F, 4.5F}));
 }
 
-// The batches of each shard in an epoch of 23 rows, one shard behind the other in each.
+// The batches of each shard in an epoch of 23 rows; in each batch the shards are concatenated.
 std::vector<Rows> joined_shards(std::int64_t count, std::int64_t epoch, bool drop) {
   std::vector<Rows> joined;
   for (std::int64_t index = 0; index < count; ++index) {
@@ -130,7 +130,7 @@ TEST(TensorBatches, ShardsArePartsOfOneBatch) {
   }
 }
 
-// Of three examples the second of two shards has none in batches of four.
+// With three examples in batches of four, the second of two shards gets none.
 TEST(TensorBatches, AShardMayBeEmpty) {
   TensorBatches part(numbered_rows(3), row_numbers(3),
                      {.batch_size = 4, .shard = {.index = 1, .count = 2}});

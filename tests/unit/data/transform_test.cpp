@@ -1,4 +1,4 @@
-// Steps of a pipeline that are a user's own.
+// Tests users' own steps of a pipeline.
 #include "mezzo/data/transform.h"
 
 #include <algorithm>
@@ -18,7 +18,7 @@ namespace {
 
 using ::testing::HasSubstr;
 
-// Every row twice.
+// Repeats every row.
 struct DoubleRows {
   Shape output_shape(const Shape& input) const { return {input[0], 2 * input[1], input[2]}; }
   void apply(const ImageView& in, Generator& /*random*/, std::span<std::uint8_t> out) const {
@@ -34,7 +34,7 @@ struct Negative {
   float value(float value, std::size_t /*channel*/) const { return -value; }
 };
 
-// Noise that is this image's own.
+// Adds noise from this image's stream.
 void add_noise(Image& image, Generator& random) {
   for (std::uint8_t& byte : image.pixels) {
     byte = static_cast<std::uint8_t>(byte + random.below(50));

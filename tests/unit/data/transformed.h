@@ -1,4 +1,4 @@
-// What a transform makes of an image, and why it refuses one.
+// The result of a transform for an image, or the reason of a refusal.
 #pragma once
 
 #include <cstdint>
@@ -11,7 +11,7 @@
 
 namespace mezzo::data {
 
-// The image that `transform` makes with the stream of that seed.
+// The result of `transform` with the stream of that seed.
 template <class T>
 Image transformed(const T& transform, const Image& in, std::uint64_t seed = 0) {
   Image out;

@@ -17,7 +17,7 @@ namespace {
 
 using ::testing::HasSubstr;
 
-// An image whose pixel (y, x) is 10 * y + x + 1, so that a crop tells where it comes from.
+// An image whose pixel (y, x) is 10 * y + x + 1, so that a crop shows where it comes from.
 Image numbered(std::int64_t height, std::int64_t width) {
   Image image;
   image.reshape({1, height, width});
@@ -43,8 +43,8 @@ TEST(RandomCrop, IsARectangleOfThePaddedImage) {
     expected.insert(pixels);
   }
   ASSERT_EQ(expected.size(), 36U);
-  // 36 places, 600 draws: one is missed with a probability of 36 * (35 / 36)^600 = 2e-6; the seeds
-  // are fixed.
+  // 36 positions, 600 draws: one is missed with a probability of 36 * (35 / 36)^600 = 2e-6. The
+  // seeds are fixed.
   std::set<Bytes> seen;
   for (std::uint64_t seed = 0; seed < 600; ++seed) seen.insert(transformed(crop, in, seed).pixels);
   EXPECT_EQ(seen, expected);
@@ -130,7 +130,7 @@ TEST(CenterCrop, IsTheMiddle) {
             Bytes({13, 14, 15, 23, 24, 25}));
   EXPECT_EQ(transformed(CenterCrop{.height = 2, .width = 2}, numbered(3, 3)).pixels,
             Bytes({1, 2, 11, 12}));
-  // What is left over is halved to the even number: 1.5 to 2 rows, 2.5 to 2 columns.
+  // Half of the remainder is rounded to even: 1.5 to 2 rows, 2.5 to 2 columns.
   EXPECT_EQ(transformed(CenterCrop{.height = 1, .width = 2}, numbered(4, 7)).pixels,
             Bytes({23, 24}));
 }
@@ -154,7 +154,7 @@ TEST(RandomResizedCrop, TakesAllWhenAllIsAskedFor) {
 }
 
 // Squares of 2x2 in 3x3 pixels: each of the four is missed with a probability of (3 / 4)^100 =
-// 3e-13; the seeds are fixed.
+// 3e-13. The seeds are fixed.
 TEST(RandomResizedCrop, PartsReachEveryEdge) {
   const Image in = numbered(3, 3);
   const RandomResizedCrop crop{.height = 2,
@@ -169,8 +169,8 @@ TEST(RandomResizedCrop, PartsReachEveryEdge) {
                                                   Bytes{11, 12, 21, 22}, Bytes{12, 13, 22, 23}));
 }
 
-// In an image whose columns and rows rise evenly, the means of a part tell where its middle is and
-// the extremes how wide it is.
+// In an image whose values rise evenly along rows and columns, the mean of a part shows its centre,
+// and the extremes its width.
 TEST(RandomResizedCrop, PartsLieInsideWithAreasAndRatiosAsAsked) {
   Image in;
   in.reshape({2, 100, 100});

@@ -1,4 +1,4 @@
-// Means over processes: the same bits everywhere, in the order of the processes.
+// Tests means over processes: the same bits everywhere, in the order of the processes.
 #include "mezzo/distributed/average.h"
 
 #include <bit>
@@ -20,7 +20,7 @@ using test::in_processes;
 using test::results_of;
 using Numbers = std::vector<float>;
 
-// What process `rank` brings.
+// The values that process `rank` contributes.
 Numbers numbers_of(int rank, std::size_t count) {
   Numbers numbers(count);
   fill_normal(numbers, {.seed = 7, .offset = static_cast<std::uint64_t>(rank) << 32}, 0, 3);
@@ -33,7 +33,7 @@ std::vector<std::uint32_t> bits_of(const Numbers& numbers) {
   return bits;
 }
 
-// Lengths that cannot be shared out, and more than one exchange.
+// Lengths that cannot be divided evenly, and more than one exchange.
 TEST(Average, AddsUpInTheOrderOfTheProcesses) {
   for (const int size : {1, 2, 3, 4, 5}) {
     for (const std::size_t count : {0, 1, 2, 3, 4, 7, 64, 1000, 600'001}) {
@@ -61,7 +61,7 @@ TEST(Average, WhatIsNotFiniteInOneProcessIsSoInAll) {
     for (const int culprit : {0, 1, 2}) {
       in_processes(3, [&](ProcessGroup& group) {
         Numbers numbers(100, 1);
-        // Opposite infinities are no number, and not finite either.
+        // The sum of opposite infinities is NaN, which is not finite either.
         if (group.rank() == culprit) numbers[41] = bad;
         if (group.rank() == (culprit + 1) % 3) numbers[41] = -bad;
         average(group, numbers);
@@ -103,7 +103,7 @@ TEST(Broadcast, GivesWhatTheFirstHas) {
     EXPECT_EQ(tensors[0].tensor.to_vector<float>(), Numbers(3, 0));
     EXPECT_EQ(tensors[1].tensor.to_vector<float>(), Numbers(315'000, 0));
     EXPECT_EQ(tensors[2].tensor.item(), 5);
-    // Copies that others made of it are out of date.
+    // Copies of it are now stale.
     EXPECT_GT(tensors[0].tensor.version(), before);
     std::int64_t number = group.rank() + 3;
     broadcast(group, number);

@@ -1,4 +1,4 @@
-// What a program that was started by itself finds.
+// Tests what a program finds that was started without a launcher.
 #include <numeric>
 
 #include <gtest/gtest.h>

@@ -30,7 +30,7 @@ struct Data {
   Tensor inputs{};
   Tensor labels{};
   Places places{};
-  std::int64_t pixels = 1;  // of an example
+  std::int64_t pixels = 1;  // per example
 };
 
 class DataMaker {
@@ -56,7 +56,7 @@ class DataMaker {
   }
 
  private:
-  // The same numbers everywhere, which the library's distributions do not promise.
+  // The same values everywhere, which the library's distributions do not promise.
   double draw() { return static_cast<double>(rng_() >> 11) * 0x1p-53; }
   double number() { return static_cast<float>(4 * draw() - 2); }
 
@@ -234,7 +234,7 @@ Trained train(const CountedTraining& training, const Data& data,
              step.after = numbers_of(*net);
              step.loss = state.result.loss;
              step.skipped = state.result.skipped;
-             // Else losses that are steep would end in infinities.
+             // Otherwise steep losses would end in infinities.
              for (std::size_t i = 0; i < begin.size(); ++i) {
                copy_elements(begin[i], net->parameters()[i]);
              }
@@ -269,7 +269,7 @@ Rounding rounding_of(const CountedTraining& training) {
   return rounding;
 }
 
-// As Linear and a convolution by 1 have them.
+// The parameters of Linear or of a 1x1 convolution.
 LinearParams params_of(const CountedTraining& training, const Numbers& numbers) {
   const auto classes = static_cast<std::size_t>(training.classes);
   const auto features = static_cast<std::size_t>(training.features);
@@ -292,7 +292,7 @@ void expect_step(const CountedTraining& training, const Step& step, const Places
   const LinearParams params = params_of(training, step.before);
   const WholeBatch whole = whole_batch(places, params, training.loss, rounding_of(training));
   if (whole.count == 0) {
-    // Infinite where smoothing gives classes that weigh nothing a loss.
+    // The loss is infinite where smoothing gives classes of weight 0 a share.
     EXPECT_TRUE(step.skipped && !std::isfinite(step.loss)) << step.loss;
     EXPECT_EQ(step.after, step.before);
     return;

@@ -1,4 +1,4 @@
-// Model::fit() and eval() of processes that train together.
+// Tests Model::fit() and eval() of processes that train together.
 #include <filesystem>
 
 #include <gmock/gmock.h>
@@ -43,7 +43,8 @@ Examples some_examples() {
   return {randn({kExamples, 1, 28, 28}, generator), from_values(labels, {kExamples})};
 }
 
-// Of this process, with three images to a step, and dropout and batch norm in the network.
+// The training of this process, with three images per step, and dropout and batch norm in the
+// network.
 struct Training {
   explicit Training(ProcessGroup* group, bool has_shard = true)
       : shard(group != nullptr && has_shard ? data::shard_of(*group) : data::Shard{}),
@@ -102,14 +103,14 @@ TEST_F(FitTogether, EvaluationOfWholeSetsAddsNothingUp) {
   });
 }
 
-// The first writes checkpoints: it must not wait for those of another's part.
+// The first process writes checkpoints, so it must not wait for the part of a failed one.
 TEST_F(FitTogether, AnEvaluationThatFailsInOneFailsInAllAndIsSaved) {
   const auto saved = results_of<bool>(2, [](ProcessGroup& group) {
     Training training(&group);
     bool is_told = false;
     LambdaCallback callback({.on_evaluation_failed = [&](FitState&) { is_told = true; }});
     auto labels = training.examples.labels.to_vector<std::int64_t>();
-    if (group.rank() == 1) labels[13] = 99;  // of its second batch: the first and last are tried
+    if (group.rank() == 1) labels[13] = 99;  // in its second batch, which is not tried
     data::TensorBatches bad(training.examples.images, from_values(labels, {kExamples}),
                             {.batch_size = 4, .shuffle = false, .shard = training.shard});
     const std::string message = message_of<Error>([&] {
@@ -136,7 +137,7 @@ TEST_F(FitTogether, AMetricMustSayHowItIsAddedUp) {
     training.model.add_metric(std::make_unique<Count>());
     EXPECT_THAT(message_of<UnsupportedError>([&] { training.model.eval(training.all); }),
                 HasSubstr("[metrics] `count` does not say how what several processes gathered"));
-    // Before the first step.
+    // It fails before the first step.
     bool has_begun = false;
     LambdaCallback watch({.on_train_begin = [&](FitState&) { has_begun = true; }});
     EXPECT_THAT(message_of<UnsupportedError>([&] {
@@ -148,7 +149,7 @@ TEST_F(FitTogether, AMetricMustSayHowItIsAddedUp) {
   });
 }
 
-// What is wrong in one process alone, in a callback or in its part of the validation.
+// An error in one process alone, in a callback or in its part of the validation.
 TEST_F(FitTogether, WhatOneFindsBeforeTheFirstStepFailsInAll) {
   in_processes(3, [](ProcessGroup& group) {
     const auto refusal = [&](bool in_callback) {
@@ -179,8 +180,8 @@ TEST_F(FitTogether, WhatOneFindsBeforeTheFirstStepFailsInAll) {
   });
 }
 
-// Weights are the same everywhere, also with dropout, of which each process has its own. After an
-// evaluation so is what batch norm has gathered.
+// Weights are the same everywhere, even with dropout, which each process draws by itself. After an
+// evaluation, so are the statistics of batch norm.
 TEST_F(FitTogether, EverybodyHasTheSameNetworkInTheEnd) {
   const auto states = results_of<Values>(2, [](ProcessGroup& group) {
     Training training(&group);
@@ -208,7 +209,7 @@ TEST_F(FitTogether, EachProcessTakesItsOwnRandomNumbers) {
   EXPECT_EQ(during[1].offset, during[0].offset);
 }
 
-// Wherever it stops: behind a step, between epochs, before the first one.
+// Wherever it stops: after a step, between epochs, before the first epoch.
 TEST_F(FitTogether, ACallbackThatStopsOneStopsAll) {
   const auto steps_with =
       [](const std::function<LambdaCallback::Functions(const LambdaCallback::Function& stop)>&
@@ -230,7 +231,7 @@ TEST_F(FitTogether, ACallbackThatStopsOneStopsAll) {
             (Both{0, 0}));
 }
 
-// The first process writes, all read; in two parts a training is bit for bit what it is in one.
+// The first process writes, all read. A training in two parts equals the unbroken one bit for bit.
 TEST_F(FitTogether, GoesOnFromTheCheckpointOfTheFirst) {
   const auto train = [&](std::int64_t epochs, const std::string& resume) {
     return results_of<Values>(2, [&](ProcessGroup& group) {
@@ -249,9 +250,9 @@ TEST_F(FitTogether, GoesOnFromTheCheckpointOfTheFirst) {
   EXPECT_EQ(train(3, folder_), whole);
 }
 
-// What follows the validation does the same in all: their averages, rates and ends are the same,
-// and go on with the same bits. Running statistics of the second are its own until they are
-// evaluated.
+// Reactions to the validation are the same in all processes: averages, rates and stops agree, and
+// continue with the same bits after a resume. The second process has its own running statistics
+// until an evaluation.
 TEST_F(FitTogether, WhatFollowsTheValidationIsTheSameInAll) {
   const auto train = [&](std::int64_t epochs, const std::string& resume) {
     return results_of<Values>(2, [&](ProcessGroup& group) {
@@ -307,7 +308,7 @@ TEST_F(FitTogether, TheLastBatchOfAnEpochMustBeFull) {
   });
 }
 
-// Each would have the others wait, or mix up what they exchange.
+// Each of these would make other processes wait, or mix up what they exchange.
 TEST_F(FitTogether, OtherTrainingsAreRefusedEverywhere) {
   in_processes(2, [](ProcessGroup& group) {
     Training training(&group);
@@ -355,7 +356,7 @@ TEST_F(FitTogether, AGroupOfOneTrainsAlone) {
   in_processes(1, [](ProcessGroup& group) {
     Training training(&group);
     EXPECT_EQ(training.model.train_step().options().processes, nullptr);
-    EXPECT_EQ(training.model.fit(1, training.all).steps, 6);  // the last of them not full
+    EXPECT_EQ(training.model.fit(1, training.all).steps, 6);  // the last one is not full
   });
 }
 

@@ -1,4 +1,4 @@
-// Gradients of processes that train together.
+// Tests gradients of processes that train together.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -21,7 +21,7 @@ Tensor parameter(const Shape& shape, DType dtype = DType::kF32) {
   return param;
 }
 
-// Small ones, which are exchanged together, large ones, and more than fit into one exchange.
+// Small gradients, which are exchanged together, large ones, and more than fit into one exchange.
 TEST(AverageGradients, GivesEveryProcessTheMeanOfAll) {
   const std::vector<Shape> shapes = {{3}, {300, 301}, {2, 5}, {250, 250}, {60000}, {61000}, {1}};
   in_processes(2, [&](ProcessGroup& group) {
@@ -43,7 +43,7 @@ TEST(AverageGradients, GivesEveryProcessTheMeanOfAll) {
   });
 }
 
-// 1 and 2^-9 are bf16 and their sum is not: in 16 bits one of them would be lost.
+// 1 and 2^-9 are exact in bf16, but their sum is not: in 16 bits one of them would be lost.
 TEST(AverageGradients, OfSixteenBitsAreF32) {
   for (const DType dtype : {DType::kBf16, DType::kF16}) {
     in_processes(2, [&](ProcessGroup& group) {
@@ -57,7 +57,7 @@ TEST(AverageGradients, OfSixteenBitsAreF32) {
   }
 }
 
-// Two parameters that were added have one gradient between them.
+// Two parameters that were added share one gradient.
 TEST(AverageGradients, OneThatIsSharedIsAveragedOnceForEach) {
   in_processes(2, [](ProcessGroup& group) {
     const std::vector<Tensor> params = {parameter({2}), parameter({2})};

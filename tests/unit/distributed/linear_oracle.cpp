@@ -8,7 +8,7 @@ namespace {
 
 constexpr double kF32 = 0x1p-24;
 
-// The loss of one place and its gradient by the outputs.
+// The loss of one place and its gradient with respect to the outputs.
 struct PlaceLoss {
   double count = 1;
   Near loss{};
@@ -17,7 +17,7 @@ struct PlaceLoss {
 
 struct Outputs {
   std::vector<double> values{};
-  double error = 0;  // of the worst
+  double error = 0;  // of the worst place
 };
 
 // Inputs, weights, bias and outputs are rounded once each; sums are in f32.
@@ -59,7 +59,7 @@ PlaceLoss cross_entropy_of(const Outputs& outputs, std::int64_t label, const Los
   for (std::size_t j = 0; j < classes; ++j) {
     const double log_p = outputs.values[j] - highest - std::log(total);
     place.loss.value -= target_of(j) * log_p;
-    // Logarithms and exponentials are right to some units of f32.
+    // Logarithms and exponentials have errors of some f32 units.
     place.loss.error += target_of(j) * (2 * outputs.error + 32 * kF32 * (1 - log_p));
     place.grads.push_back({.value = std::exp(log_p) * mass - target_of(j),
                            .error = mass * (2 * outputs.error + 2 * unit + 64 * kF32)});
@@ -98,7 +98,7 @@ WholeBatch whole_batch(const Places& places, const LinearParams& params, const L
   const std::size_t classes = params.bias.size();
   const std::size_t features = params.weight.front().size();
   const double unit = rounding.unit;
-  // What sums of that many terms add: of places, of parts, of what is counted, and the division.
+  // The rounding errors of sums of that many terms: places, parts and counts, and of the division.
   const double of_sums =
       kF32 * static_cast<double>(2 * places.inputs.size() +
                                  2 * static_cast<std::size_t>(rounding.parts) + 8);
@@ -125,7 +125,7 @@ WholeBatch whole_batch(const Places& places, const LinearParams& params, const L
     near.error = 1.5 * near.error / whole.count + smallest;  // half more for products of errors
   };
   finish(whole.loss, 0);
-  // Gradients of places are rounded to the multiples of a smallest number.
+  // Gradients of places are rounded to multiples of the smallest value.
   double largest = 1;
   for (const auto& inputs : places.inputs) {
     for (const double x : inputs) largest = std::max(largest, std::abs(x));

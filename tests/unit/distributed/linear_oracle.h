@@ -1,5 +1,5 @@
-// What a linear network's loss and gradients are over a whole batch, in double by the formulas, and
-// how far f32 or 16 bits may be from that.
+// Computes a linear network's loss and gradients over a whole batch in double, from the formulas,
+// and bounds on the errors of f32 or 16 bits.
 #pragma once
 
 #include <cstddef>
@@ -14,9 +14,9 @@ namespace mezzo::test {
 
 // One row for each place that is classified or compared: an example, or a pixel of one.
 struct Places {
-  std::vector<std::vector<double>> inputs{};   // f numbers each
-  std::vector<std::int64_t> labels{};          // of losses of classes
-  std::vector<std::vector<double>> targets{};  // c numbers each, of other losses; NaN: not known
+  std::vector<std::vector<double>> inputs{};   // f values each
+  std::vector<std::int64_t> labels{};          // for losses over classes
+  std::vector<std::vector<double>> targets{};  // c values each, for other losses; NaN: unknown
 };
 
 // output = weight * input + bias
@@ -26,28 +26,28 @@ struct LinearParams {
 };
 
 struct LossRule {
-  bool is_of_classes = true;  // cross entropy; else squares of differences
+  bool is_of_classes = true;  // cross-entropy; otherwise squared differences
   Reduction reduction = Reduction::kMean;
   std::optional<std::int64_t> ignore_index{};
   std::vector<double> class_weights{};  // empty: none
   double smoothing = 0;
-  bool leaves_out_unknown = false;  // targets that are NaN
+  bool leaves_out_unknown = false;  // unknown targets are NaN
 };
 
 struct Near {
   double value = 0;
-  double error = 0;  // what rounding may make of it
+  double error = 0;  // a bound on the rounding error
 };
 
 struct WholeBatch {
-  double count = 0;  // what a mean is divided by; 1 for a sum
+  double count = 0;  // the divisor of a mean; 1 for a sum
   Near loss{};
-  std::vector<Near> grads{};  // by weight, row by row, and bias
+  std::vector<Near> grads{};  // of the weight, row by row, and of the bias
 };
 
-// `unit`: the largest relative error of a rounding to the dtype that the network computes in.
-// `smallest`: the distance of that dtype's smallest numbers, divided by the loss scale. `parts`:
-// how many gradients are added up.
+// `unit`: the largest relative error of a rounding to the network's dtype. `smallest`: the spacing
+// of that dtype's smallest values, divided by the loss scale. `parts`: the number of gradients that
+// are added up.
 struct Rounding {
   double unit = 0x1p-24;
   double smallest = 0;

@@ -1,5 +1,5 @@
-// Losses that do not count every label, in micro-batches and in several processes: the loss and the
-// gradients are those of the whole batch.
+// Tests losses that do not count every label, in micro-batches and in several processes: the loss
+// and the gradients are those of the whole batch.
 #include <functional>
 #include <vector>
 
@@ -24,7 +24,7 @@ const LossRule kIgnoring{.ignore_index = -100};
 const LossRule kWeighted{.class_weights = {1, 5, 0.25, 20}};
 const LossRule kAll{.ignore_index = 2, .class_weights = {1, 5, 3, 20}, .smoothing = 0.1};
 
-// In eager and in graph mode, in all dtypes.
+// Checks eager and graph mode, in all dtypes.
 void expect_in_all_modes(CountedTraining training) {
   for (const DType dtype : {DType::kF32, DType::kBf16, DType::kF16}) {
     for (const bool graph : {false, true}) {
@@ -98,7 +98,7 @@ struct Batch {
   Tensor labels;
 };
 
-// Four of its labels do not count: those of the first process or micro-batch.
+// A batch in which four labels do not count: those of the first process or micro-batch.
 Batch half_ignored() {
   Generator generator(7);
   return {randn({kExamples, 2}, generator), from_values<std::int64_t>({9, 9, 9, 9, 0, 1}, {6})};
@@ -114,7 +114,7 @@ struct Stepped {
   bool operator==(const Stepped&) const = default;
 };
 
-// Two steps on the same batch.
+// Runs two steps on the same batch.
 Stepped step_on(const Batch& batch, const amp::LossFunction& loss, amp::TrainStepOptions options,
                 bool graph = false) {
   manual_seed(3);
@@ -129,8 +129,8 @@ Stepped step_on(const Batch& batch, const amp::LossFunction& loss, amp::TrainSte
   return stepped;
 }
 
-// One half counts nothing. The other's sum is divided by half the count and the gradient by two:
-// powers of two, so that no bit differs.
+// Nothing counts in one half. The other half's sum is divided by half the count and its gradient by
+// two: powers of two, so that no bit differs.
 TEST(LossParts, ProcessesHaveTheBitsOfAsManyMicroBatches) {
   const Batch batch = half_ignored();
   const nn::CrossEntropyLoss loss({.ignore_index = 9});
@@ -161,7 +161,7 @@ TEST(LossParts, ProcessesMayHaveBatchesOfDifferentSizes) {
         const Batch own = group.rank() == 0 ? part_of(batch, 0, 4) : part_of(batch, 4, 6);
         const Stepped found = step_on(own, loss, {.processes = &group}, graph);
         for (std::size_t i = 0; i < expected.weight.size(); ++i) {
-          // Sums of up to six terms of the size of 1, in another order, twice.
+          // Sums of up to six terms of order 1, in another order, twice.
           EXPECT_NEAR(found.weight[i], expected.weight[i], 32 * 0x1p-24) << i;
         }
         for (std::size_t i = 0; i < 2; ++i) {
@@ -172,7 +172,7 @@ TEST(LossParts, ProcessesMayHaveBatchesOfDifferentSizes) {
   }
 }
 
-// Some would wait for what others do not send.
+// Some processes would wait for what others do not send.
 TEST(LossParts, SumsInOneProcessAndMeansInAnotherAreRefusedEverywhere) {
   in_processes(2, [](distributed::ProcessGroup& group) {
     const nn::CrossEntropyLoss loss(

@@ -1,4 +1,4 @@
-// Batch normalization by the statistics of the batches of several processes.
+// Tests batch normalisation with the statistics of the batches of several processes.
 #include <cmath>
 #include <span>
 #include <vector>
@@ -28,7 +28,7 @@ using testing::HasSubstr;
 
 using Numbers = std::vector<double>;
 
-constexpr std::int64_t kImages = 8;  // of all processes
+constexpr std::int64_t kImages = 8;  // over all processes
 constexpr std::int64_t kChannels = 5;
 const Shape kShape{kImages, kChannels, 3, 2};
 
@@ -38,7 +38,7 @@ struct Kind {
   bool has_residual = false;
 };
 
-// What a normalisation and its gradients come to.
+// The results of a normalisation and its gradients.
 struct Result {
   Numbers y, mean, var, grad_x, grad_residual, grad_weight, grad_bias;
 };
@@ -63,7 +63,7 @@ Tensor leaf(const Tensor& tensor) {
   return copy;
 }
 
-// Of the images [begin, end).
+// The result for the images [begin, end).
 Result normalised(const Kind& kind, std::int64_t begin, std::int64_t end,
                   ProcessGroup* processes = nullptr) {
   const Operands all = operands(kind.dtype);
@@ -88,7 +88,8 @@ Result part_of(const Kind& kind, ProcessGroup& group) {
   return normalised(kind, group.rank() * each, (group.rank() + 1) * each, &group);
 }
 
-// Of several processes: images one behind the other, gradients of parameters added up.
+// The joined results of several processes: images are concatenated, gradients of parameters added
+// up.
 Result joined(const std::vector<Result>& parts) {
   Result whole = parts.front();
   for (std::size_t p = 1; p < parts.size(); ++p) {
@@ -151,7 +152,7 @@ TEST(NormTogether, IsTheNormOfAllImages) {
   }
 }
 
-// One value each, of which none has a variance of its own.
+// One value in each process, which has no variance by itself.
 TEST(NormTogether, TakesOneValueOfEach) {
   const auto results = results_of<Numbers>(2, [](ProcessGroup& group) {
     const Tensor x = full({1, 1}, group.rank() == 0 ? 1.0 : 5.0);
@@ -160,7 +161,7 @@ TEST(NormTogether, TakesOneValueOfEach) {
   EXPECT_EQ(results, (std::vector<Numbers>{{-1}, {1}}));
 }
 
-// Squares of 2^12 less their mean would have nothing left of a variance of 1 in f32.
+// Squares of 2^12 minus the squared mean would lose a variance of 1 in f32.
 TEST(NormTogether, KeepsTheVarianceOfWhatIsFarFromZero) {
   in_processes(2, [](ProcessGroup& group) {
     const float low = group.rank() == 0 ? 4095 : 4097;
@@ -171,8 +172,8 @@ TEST(NormTogether, KeepsTheVarianceOfWhatIsFarFromZero) {
   });
 }
 
-// One process has numbers whose variance f32 does not have; all see that, and statistics of that
-// channel stay.
+// One process has values whose variance f32 cannot hold. All processes see that, and the running
+// statistics of that channel stay.
 TEST(NormTogether, HugeNumbersOfOneProcessAreNanInAll) {
   in_processes(2, [](ProcessGroup& group) {
     const float size = group.rank() == 1 ? 3e19F : 1;
@@ -208,7 +209,7 @@ TEST(NormTogether, GradientsOfGradientsAreRefused) {
   });
 }
 
-// A layer's running statistics are those of all images, whose variance is made unbiased as such.
+// A layer's running statistics cover all images, and their variance is unbiased for that number.
 TEST(ConvertSyncBatchnorm, FollowsTheStatisticsOfAll) {
   const Tensor images = cast(operands(DType::kF32).x, DType::kF32);
   nn::BatchNorm2d whole(kChannels);

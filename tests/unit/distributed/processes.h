@@ -1,4 +1,4 @@
-// Processes of a group as threads of this one: what they compute together, without a launcher.
+// Runs the processes of a group as threads of this process, without a launcher.
 #pragma once
 
 #include <algorithm>
@@ -15,12 +15,13 @@
 
 namespace mezzo::test {
 
-// What the threads of a group show each other.
+// The data that the threads of a group exchange.
 class Meeting {
  public:
   explicit Meeting(int size) : barrier_(size), shown_(static_cast<std::size_t>(size)) {}
 
-  // Shows the others some bytes, and calls read() with those of all once everybody has come.
+  // Shows the others some bytes, and calls read() with all threads' bytes once everybody has
+  // arrived.
   template <class Read>
   void exchange(int rank, std::span<const std::byte> bytes, const Read& read) {
     shown_[static_cast<std::size_t>(rank)] = bytes;
@@ -65,7 +66,7 @@ class ThreadAsProcess final : public distributed::ProcessGroup {
   Meeting& meeting_;
 };
 
-// Runs `body` in so many processes, and rethrows what the first that failed has thrown. What one
+// Runs `body` in that many processes, and rethrows the exception of the first that failed. If one
 // throws, all must: the others would wait for it.
 inline void in_processes(int size, const std::function<void(distributed::ProcessGroup&)>& body) {
   Meeting meeting(size);
@@ -88,7 +89,7 @@ inline void in_processes(int size, const std::function<void(distributed::Process
   }
 }
 
-// What `body` gives in each of so many processes.
+// The result of `body` in each of that many processes.
 template <class Result>
 std::vector<Result> results_of(int size,
                                const std::function<Result(distributed::ProcessGroup&)>& body) {

@@ -1,4 +1,4 @@
-// Training steps of processes: what they do together, and what one of them cannot do alone.
+// Tests training steps of several processes: what they do together, and what one cannot do alone.
 #include <cmath>
 #include <functional>
 #include <optional>
@@ -25,16 +25,16 @@ using test::results_of;
 using testing::HasSubstr;
 
 constexpr int kSteps = 5;
-constexpr std::int64_t kBatch = 8;  // images of all processes
+constexpr std::int64_t kBatch = 8;  // images over all processes
 
 struct Kind {
   Level level = Level::kO0;
   DType dtype = DType::kBf16;
   bool graph = false;
-  double scale = 0;  // of the loss; 0: it is not scaled
+  double scale = 0;  // of the loss; 0: no scaling
   LossFunction loss = class_loss;
-  std::uint64_t seed = 3;  // of the weights
-  bool norm = false;       // a batch norm, of the images of all processes
+  std::uint64_t seed = 3;  // determines the weights
+  bool norm = false;       // with a batch norm over the images of all processes
 };
 
 struct Training {
@@ -65,7 +65,7 @@ struct Training {
   std::vector<TrainStepResult> results;
 };
 
-// What a training comes to.
+// The outcome of a training.
 struct End {
   std::vector<std::vector<double>> state;
   std::vector<double> losses;
@@ -98,7 +98,7 @@ Batch part_of(const Batch& batch, const ProcessGroup& group) {
           copy_of(slice(batch.labels, 0, begin, begin + each))};
 }
 
-// `change` makes a process's batch of a step another one.
+// Changes a process's batch of a step.
 using Change = std::function<void(int step, const ProcessGroup& group, Batch& batch)>;
 
 End together(const Kind& kind, ProcessGroup& group, const Change& change = {},
@@ -122,8 +122,8 @@ void expect_steps_on_micro_batches(const Kind& kind, int size) {
   }
 }
 
-// Gradients are added up in the order of the processes as in that of micro-batches, and powers of
-// two divide exactly, in f32 and bf16 whenever.
+// Gradients are added up in the order of the processes, which is that of micro-batches. Powers of
+// two divide exactly in f32 and bf16 at any point.
 TEST(StepTogether, IsTheStepOnAsManyMicroBatches) {
   for (const Level level : {Level::kO0, Level::kO1, Level::kO2}) {
     for (const int size : {2, 4}) {
@@ -161,7 +161,7 @@ TEST(StepTogether, SynchronizedNormsAreThoseOfOneProcess) {
   }
 }
 
-// With the batch of one step changed in one process.
+// Trains in two processes, and changes the batch of one step in one of them.
 std::vector<End> two_with(const Kind& kind, int culprit, int bad_step,
                           const std::function<void(Tensor& images)>& spoil) {
   const Change change = [&](int step, const ProcessGroup& group, Batch& batch) {
@@ -170,7 +170,7 @@ std::vector<End> two_with(const Kind& kind, int culprit, int bad_step,
   return results_of<End>(2, [&](ProcessGroup& group) { return together(kind, group, change); });
 }
 
-// The gradients of one process leave f32: so large are its pixels, and so large is the scale.
+// The gradients of one process overflow f32, because its pixels and the scale are so large.
 TEST(StepTogether, AllSkipForTheOverflowOfOne) {
   for (const bool graph : {false, true}) {
     for (const int culprit : {0, 1}) {
@@ -182,7 +182,7 @@ TEST(StepTogether, AllSkipForTheOverflowOfOne) {
   }
 }
 
-// No scale mends such a loss: all skip the step, and the scale stays.
+// No scale repairs such a loss: all skip the step, and the scale stays.
 TEST(StepTogether, AllSkipForTheLossOfOne) {
   for (const bool graph : {false, true}) {
     const Kind kind{.level = Level::kO2, .dtype = DType::kF16, .graph = graph, .scale = 256};
@@ -220,7 +220,7 @@ TEST(StepTogether, OtherMicroBatchesAreRefusedEverywhere) {
   });
 }
 
-// The momentum that process 0 has, all get; where it alone has one, all are told.
+// All get the momentum of process 0; where it alone has one, all are told.
 TEST(StepTogether, BeginsWithTheStateOfTheFirst) {
   const auto train = [](ProcessGroup& group, bool has_state) {
     Training training({}, {.processes = &group});

@@ -1,5 +1,5 @@
-// Trainings made up by chance: losses that ignore labels and weigh them, in parts of all kinds. A
-// failure names its seed; MEZZO_FUZZ_SEED=N makes that case alone.
+// Random trainings: losses that ignore labels and weigh them, divided in all ways. A failure names
+// its seed; MEZZO_FUZZ_SEED=N runs only that case.
 #include <cstdlib>
 #include <random>
 
@@ -47,8 +47,8 @@ class CaseMaker {
     LossRule& rule = case_.loss;
     case_.form = one_of({LossForm::kObject, LossForm::kObject, LossForm::kObject,
                          LossForm::kCounted, LossForm::kSum, LossForm::kPlain});
-    if (case_.form != LossForm::kPlain) {  // which would have to be a mean over all
-      // A number of none of the classes, of the first, or beyond the last.
+    if (case_.form != LossForm::kPlain) {  // plain losses must be means over all
+      // The number of no class, of the first class, or beyond the last.
       if (among(4) > 0) rule.ignore_index = one_of<std::int64_t>({-100, -100, 0, case_.classes});
       if (among(2) == 0) choose_weights();
     }

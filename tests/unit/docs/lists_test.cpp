@@ -1,4 +1,4 @@
-// docs/modules.md lists what there is: nothing more, nothing less, and the counts are right.
+// Tests that docs/modules.md lists exactly what exists, with correct counts.
 #include <filesystem>
 #include <fstream>
 #include <iterator>
@@ -27,7 +27,7 @@ std::string read_file(const fs::path& path) {
   return {std::istreambuf_iterator<char>(file), {}};
 }
 
-// The cells of a line of a table, without the signs of code around the first.
+// The cells of a table's row, without code quotes around the first.
 Row cells_of(const std::string& line) {
   Row cells;
   std::istringstream stream(line.substr(1));
@@ -47,7 +47,7 @@ std::map<std::string, Row> table_under(const std::string& heading) {
   EXPECT_NE(begin, std::string::npos) << heading;
   if (begin == std::string::npos) return rows;
   std::istringstream lines(kPage.substr(begin + 1, kPage.find("\n## ", begin + 1) - begin));
-  int of_head = 2;  // its line, and the one below it
+  int of_head = 2;  // the header and the line below it
   for (std::string line; std::getline(lines, line);) {
     if (!line.starts_with('|') || of_head-- > 0) continue;
     const Row row = cells_of(line);
@@ -62,7 +62,7 @@ Names names_under(const std::string& heading) {
   return names;
 }
 
-// The first groups of all matches of a pattern in the headers of a folder.
+// The first group of every match of a pattern in the headers of a folder.
 Names found_in(const std::string& folder, const std::string& pattern,
                const std::string& file_pattern = ".*") {
   Names names;
@@ -78,7 +78,7 @@ Names found_in(const std::string& folder, const std::string& pattern,
   return names;
 }
 
-// Classes that derive from `base`, and classes that derive from those.
+// Classes that derive from `base`, directly or through others.
 Names classes_from(const std::string& folder, const std::string& base) {
   Names all;
   for (const std::string& name :

@@ -1,4 +1,4 @@
-// Groups that are added to the optimizers of captured steps.
+// Tests parameter groups that are added to the optimizers of captured steps.
 #include <functional>
 #include <span>
 #include <vector>
@@ -16,11 +16,11 @@
 namespace mezzo::graph {
 namespace {
 
-// Where steps are recorded, there is a replay before the group is added, and one behind.
+// Where steps are recorded, there is a replay before the group is added and one after.
 constexpr int kSteps = 8;
 constexpr int kGrownStep = 4;
 
-// A network whose last layer is not trained at first; it may be frozen, too.
+// A network whose last layer is not trained at first; it may also be frozen.
 struct Growing {
   explicit Growing(bool frozen = false) {
     for (Tensor& param : last()) param.set_requires_grad(!frozen);
@@ -137,7 +137,7 @@ TEST(AddedGroup, AGraphSeesThatTwoOptimizersHaveIt) {
               testing::HasSubstr("belongs to one that was added before. Give each its own"));
 }
 
-// compile() does not know of optimizers, but what it captured does.
+// compile() does not know the optimizers, but what it captured does.
 void expect_refusal(Growing& growing, const std::function<void(const Tensor&)>& train,
                     const RecordOptions& record = {}) {
   CompiledStep step = compile(

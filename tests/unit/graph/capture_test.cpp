@@ -125,7 +125,7 @@ TEST(Capture, RefusesToChangeWhatExistsOutside) {
               HasSubstr("which exists outside of the step"));
 }
 
-// What the step does to it without an operation would be done now, and in no run.
+// A change without an operation would be made during the capture and in no run.
 TEST(Capture, RefusesAStepThatChangesWhatItReads) {
   const Tensor target = zeros({1});
   const Tensor x = randn({1});
@@ -152,7 +152,7 @@ TEST(Capture, RefusesToChangeInputs) {
               HasSubstr("which exists outside of the step"));
 }
 
-// Its result would not lie where the gaps are.
+// The result would not lie where the gaps are.
 TEST(Capture, RefusesToChangeAPartWithGaps) {
   const Tensor x = randn({4, 8});
   const auto step = [&](Tensors in) {
@@ -192,7 +192,7 @@ TEST(Capture, AChangeInPlaceIsANewValueWrittenOverTheOld) {
   EXPECT_EQ(program.nodes[2].inputs[0], program.nodes[1].outputs[0]);
 }
 
-// It is of what was there before.
+// The view belongs to the earlier contents.
 TEST(Capture, RefusesAViewOfWhatWasChangedSince) {
   const Tensor x = randn({4});
   const auto step = [](Tensors in) {
@@ -207,7 +207,7 @@ TEST(Capture, RefusesAViewOfWhatWasChangedSince) {
               HasSubstr("which was changed in place since"));
 }
 
-// The program knows what was changed under the geometry of the change only.
+// The program knows the changed memory only under the geometry of the change.
 TEST(Capture, RefusesTheWholeOfWhatWasChangedInPart) {
   const Tensor x = randn({4});
   const auto step = [](Tensors in) {
@@ -243,7 +243,7 @@ TEST(Capture, NamesAResultThatIsUndefined) {
               HasSubstr("result 1 of the step is undefined"));
 }
 
-// Values are numbered anew: it would be taken for any of them.
+// Values are numbered anew in each capture, so the value could be mistaken for any other.
 TEST(Capture, RefusesWhatAnotherCaptureMade) {
   const Tensor x = randn({4});
   Tensor kept;
@@ -269,7 +269,7 @@ TEST(Capture, RefusesWhatAnotherCaptureMade) {
               HasSubstr("was never computed"));
 }
 
-// It would be in every run what it is at the capture.
+// The state would be the same in every run as at the capture.
 TEST(Capture, RefusesStateThatOneCallHandsToTheNext) {
   const Tensor x = randn({4});
   Tensor state;
@@ -284,7 +284,7 @@ TEST(Capture, RefusesStateThatOneCallHandsToTheNext) {
               HasSubstr("hand state over as an input"));
 }
 
-// Nobody goes on from it, a leaf that the program knows neither.
+// A parameter that the program does not know needs no further computation.
 TEST(Capture, TakesAResultThatIsKept) {
   const Tensor x = randn({4});
   for (const bool keeps : {false, true}) {

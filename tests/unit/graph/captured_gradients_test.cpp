@@ -1,4 +1,5 @@
-// Gradients that are changed in place in a captured step: as eagerly, nobody else sees that.
+// Tests gradients that are changed in place in a captured step: as in eager mode, nobody else sees
+// it.
 #include <algorithm>
 #include <functional>
 
@@ -23,8 +24,8 @@ namespace {
 using Tensors = std::span<const Tensor>;
 using Floats = std::vector<double>;
 
-// What the step of a parameter of three numbers can see: the input, a tensor of the caller's and
-// another parameter.
+// Everything that the step of a parameter of three elements can see: the input, a tensor of the
+// caller's and another parameter.
 struct GradientWorld {
   Tensor w = ones({3}).set_requires_grad(true);
   Tensor v = full({3}, 8).set_requires_grad(true);
@@ -36,7 +37,7 @@ struct GradientWorld {
 
 using GradientBody = std::function<std::vector<Tensor>(const GradientWorld&, const Tensor& x)>;
 
-// Everything that is left of three runs.
+// Everything that remains after three runs.
 std::vector<Floats> seen_by(bool captured, const GradientBody& body) {
   const GradientWorld world;
   const auto step = [&](Tensors in) { return body(world, in[0]); };
@@ -129,7 +130,7 @@ TEST(CapturedGradients, OfTwoParametersAreClippedOneByOne) {
   }
 }
 
-// The handle is of what the gradient was.
+// The handle refers to the gradient before clipping.
 TEST(CapturedGradients, WhoeverHasOneSeesNoClipping) {
   expect_as_eagerly([](const GradientWorld& world, const Tensor& x) {
     sum(world.w * x).backward();
@@ -171,7 +172,7 @@ TEST(CapturedGradients, WhoeverHasOneSeesNoUnscaling) {
   EXPECT_EQ(train(true), train(false));
 }
 
-// It was divided by the scale in every run.
+// The tensor was divided by the scale in every run.
 TEST(CapturedGradients, UnscalingLeavesAGradOutputAlone) {
   const Tensor w = zeros({3}).set_requires_grad(true);
   const Tensor outside = full({3}, 1024);
@@ -194,7 +195,7 @@ TEST(CapturedGradients, UnscalingLeavesAGradOutputAlone) {
   }
 }
 
-// Its gradient is the number 1 that the backward pass begins with.
+// Its gradient is the number 1 with which the backward pass begins.
 struct WithOffset : nn::Module {
   WithOffset() {
     add("fc", fc);
@@ -248,7 +249,7 @@ TEST(CapturedGradients, OfANumberThatIsAddedToTheLossAreWholeInEveryRun) {
   EXPECT_EQ(train(true), train(false));
 }
 
-// Those that nobody else has are changed where they stand.
+// Gradients without other owners are changed in place.
 TEST(CapturedGradients, OfAnOrdinaryStepAreNotCopied) {
   nn::Linear net(3, 2);
   optim::Sgd sgd(net.parameters(), {.lr = 0.1});

@@ -34,7 +34,7 @@ TEST(CapturedRandom, PositionsAreRelativeAndTheStreamStays) {
   for (const Node& node : program.nodes) EXPECT_EQ(node.inputs[1], program.random_start);
 }
 
-// As if numbers had been drawn one by one before.
+// Earlier draws leave the position within a block.
 TEST(CapturedRandom, PositionsAreRelativeToAWholeBlock) {
   default_generator().set_position({7, 6});
   const Tensor x = ones({5});
@@ -66,7 +66,7 @@ TEST(CapturedRandom, RefusesTensorsOfRandomNumbers) {
 TEST(CapturedRandom, RefusesRandomNumbersOfAnotherGenerator) {
   manual_seed(1);
   const Tensor x = ones({4});
-  for (const std::uint64_t seed : {99, 1}) {  // the second is that of the default one
+  for (const std::uint64_t seed : {99, 1}) {  // the second is the seed of the default generator
     Generator own(seed);
     const auto step = [&](Tensors in) {
       return std::vector<Tensor>{dropout(in[0], 0.5, true, own)};
@@ -76,7 +76,7 @@ TEST(CapturedRandom, RefusesRandomNumbersOfAnotherGenerator) {
                 }),
                 HasSubstr("a generator of its own"));
   }
-  // At a place that the default one has passed, too.
+  // Also at a position that the default generator has passed.
   Generator own(99);
   const auto step = [&](Tensors in) {
     return std::vector<Tensor>{dropout(dropout(in[0], 0.5), 0.5, true, own)};

@@ -27,7 +27,7 @@ TEST(CommonSubexpressions, OneCastPerValueAndDType) {
 )");
 }
 
-// It was not to be kept: nn::recompute().
+// nn::recompute() says that the value must not be kept.
 TEST(CommonSubexpressions, WhatTheBackwardPassComputesAgainStays) {
   const char* program = R"(program(x: f32[2]) {
   %0: f32[2] = exp(x)
@@ -213,7 +213,7 @@ TEST(CommonSubexpressions, WhatIsReturnedTwiceStaysTwo) {
 )");
 }
 
-// Itself, or by way of several views.
+// Covers the state itself and views of it.
 TEST(CommonSubexpressions, AStateIsReadAnewAfterHostWork) {
   expect_no_change(kCommonSubexpressions, R"(program() {
   state w: f32[2]

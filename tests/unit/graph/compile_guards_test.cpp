@@ -1,4 +1,4 @@
-// What a compiled step notices by itself, and what it refuses.
+// Tests which changes a compiled step notices by itself, and which it refuses.
 #include <functional>
 #include <string>
 #include <thread>
@@ -27,7 +27,7 @@ using testing::HasSubstr;
 using Tensors = std::span<const Tensor>;
 using Floats = std::vector<double>;
 
-// The leaf is in no network: only the program knows of it.
+// The leaf belongs to no network: only the program knows it.
 TEST(CompileGuards, ALeafThatIsFrozenOrThawedIsCapturedAgain) {
   Tensor w = ones({2}).set_requires_grad(true);
   const Tensor v = ones({2}).set_requires_grad(true);
@@ -130,7 +130,7 @@ class Doubling : public Graph<Tensor(Tensor)> {
   }
 };
 
-// The second thread comes while the first one is in the midst of a run.
+// The second thread calls while the first one is in the middle of a run.
 TEST(CompileGuards, RefusesASecondThread) {
   Doubling graph;
   const Tensor x = ones({2});
@@ -143,7 +143,7 @@ TEST(CompileGuards, RefusesASecondThread) {
   EXPECT_THAT(message, HasSubstr("the step is called while it runs"));
 }
 
-// Whatever is decided for the sum, the caller has the dtype that the region gives.
+// Whatever is decided for the sum, the caller gets the dtype that the region gives.
 TEST(CompileGuards, ResultsHaveTheDtypesThatTheyHaveEagerly) {
   const Tensor w = randn({8, 8});
   const auto step = [&](Tensors in) {

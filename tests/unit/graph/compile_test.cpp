@@ -60,7 +60,7 @@ TEST(Compile, KeepsTheProgramsThatWereUsedLast) {
     const Tensor x = ones({n});
     step({&x, 1});
   };
-  for (const std::int64_t n : {1, 2, 1, 3, 1}) run(n);  // 2 goes for 3
+  for (const std::int64_t n : {1, 2, 1, 3, 1}) run(n);  // 2 replaces 3
   EXPECT_EQ(calls, 3);
   run(2);
   EXPECT_EQ(calls, 4);
@@ -110,8 +110,7 @@ TEST(Compile, ModesAndPrecisionOfANetworkAreTold) {
   EXPECT_EQ(calls, 4);
 }
 
-// Its tensors can be replaced and frozen, and the mode of a module be another than that of its
-// children.
+// Its tensors can be replaced and frozen, and a module's mode may differ from that of its children.
 class Scaled : public nn::Module {
  public:
   Scaled() {
@@ -154,7 +153,7 @@ TEST(Compile, TensorsOfANetworkAreToldAndTheModeOfEachModule) {
   EXPECT_EQ(calls, 5);
 }
 
-// Where precision is decided, there are more casts than without, and fewer.
+// Where precision is decided, there may be more casts than without, or fewer.
 TEST(Compile, CastsOfOperandsShiftNoDecision) {
   const Tensor w = randn({4, 4});
   const Step step = [&](Tensors in) {
@@ -169,8 +168,8 @@ TEST(Compile, CastsOfOperandsShiftNoDecision) {
   const std::vector<Tensor> want = step({&x, 1});
   for (std::size_t i = 0; i < 2; ++i) {
     EXPECT_EQ(got[i].dtype(), want[i].dtype());
-    // Where sums are rounded to bf16 is decided otherwise. Numbers up to 8, at twice their
-    // rounding.
+    // Precision passes may round sums to bf16 in other places. Values are up to 8, with twice their
+    // rounding error.
     const auto numbers = want[i].to_vector<float>();
     EXPECT_THAT(got[i].to_vector<float>(),
                 testing::Pointwise(testing::FloatNear(0x1p-4F), numbers));
@@ -197,7 +196,7 @@ std::unique_ptr<nn::Sequential> two_layers() {
                                           std::make_unique<nn::Linear>(16, 16));
 }
 
-// Each is differentiated within the backward pass of the whole.
+// Each block is differentiated within the backward pass of the whole.
 TEST(Compile, BlocksThatAreComputedAgainStayInTheBackwardPass) {
   manual_seed(4);
   nn::Sequential net(std::make_unique<nn::Linear>(16, 16), two_layers(), two_layers());
@@ -275,7 +274,7 @@ TEST(Compile, CapturesCustomFunctions) {
   EXPECT_EQ(train(true), train(false));
 }
 
-// One tensor is the gradient of both, each of an optimizer of its own.
+// One tensor is the gradient of two parameters, each of an optimizer of its own.
 TEST(Compile, ASharedGradientIsUnscaledOnceForEachOptimizer) {
   const Tensor a = ones({2}).set_requires_grad(true);
   const Tensor b = ones({2}).set_requires_grad(true);
@@ -294,7 +293,7 @@ TEST(Compile, ASharedGradientIsUnscaledOnceForEachOptimizer) {
   EXPECT_EQ(b.grad().to_vector<float>(), (std::vector<float>{3, 3}));
 }
 
-// In the program it would be a constant, and added to the gradients of every run.
+// In the program the gradient would be a constant, added to the gradients of every run.
 TEST(Compile, RefusesGradientsFromBeforeTheCapture) {
   const Tensor weight = ones({2}).set_requires_grad(true);
   const Tensor x = full({2}, 3);
@@ -302,7 +301,7 @@ TEST(Compile, RefusesGradientsFromBeforeTheCapture) {
     sum(in[0] * weight).backward();
     return std::vector<Tensor>{};
   };
-  for (const bool is_held : {false, true}) {  // then it is not added to in place
+  for (const bool is_held : {false, true}) {  // if held, it is not added to in place
     weight.clear_grad();
     gather({&x, 1});
     const Tensor held = is_held ? weight.grad() : Tensor();
@@ -319,7 +318,7 @@ TEST(Compile, RefusesGradientsFromBeforeTheCapture) {
   }
 }
 
-// The penalty is computed behind a backward pass, from what that gave.
+// The penalty is computed after a backward pass, from its results.
 TEST(Compile, GradientsOfGradientsAreDecidedInRegions) {
   const auto train = [](bool captures) {
     Generator generator(3);
@@ -349,7 +348,7 @@ TEST(Compile, GradientsOfGradientsAreDecidedInRegions) {
   EXPECT_EQ(train(true), train(false));
 }
 
-// But for its layout, which is that of the copy.
+// The result has the layout of the copy.
 TEST(Compile, CopiesOverWhatNobodyReads) {
   const auto step = [](Tensors in) {
     const Tensor image = to_format(in[0] * 2, Format::kChannelsLast);
@@ -375,7 +374,7 @@ TEST(Compile, AFailedCaptureLeavesTheCacheAsItWas) {
   EXPECT_EQ(step.programs(), 0U);
 }
 
-// The step of a user with PyTorch's names: scaling, clipping, an optimizer and its schedule.
+// A user's step with PyTorch's names: scaling, clipping, an optimizer and its schedule.
 struct HandWritten {
   explicit HandWritten(double init_scale)
       : optimizer(net.parameters(),
@@ -422,7 +421,7 @@ TEST(Compile, AHandWrittenStepIsTheSameBitForBit) {
               amp::everything(eager.net, eager.optimizer));
 }
 
-// The scales behind each of five steps, before each of which another one is set.
+// The scales after each of five steps, before each of which another one is set.
 template <class AnyStep>
 std::vector<double> scales_of(HandWritten& training, AnyStep step) {
   std::vector<double> scales;

@@ -1,5 +1,5 @@
-// Graph mode of steps whose losses do not count every label: the bits of eager ones, replayed and
-// recorded, and each batch counted anew.
+// Tests graph mode of steps whose losses do not count every label: the bits of eager steps,
+// replayed and recorded, where each batch is counted anew.
 #include <cstdint>
 #include <vector>
 
@@ -15,7 +15,8 @@ namespace {
 constexpr std::int64_t kImages = 7;
 constexpr std::int64_t kNoLabel = -100;
 
-// The first images of each step are ignored, in every step as many more; in the fifth all are.
+// The first images of each step are ignored, that many more in every step; in the fifth step all
+// are.
 Batch counted_batch(std::uint64_t step) {
   Batch batch = amp::small_batch(step, kImages);
   std::vector<std::int64_t> labels = batch.labels.to_vector<std::int64_t>();

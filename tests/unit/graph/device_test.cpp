@@ -1,5 +1,5 @@
-// Programs on devices other than the CPU. Nothing is computed in a capture, so tensors without
-// elements will do, and no card is needed.
+// Tests programs on devices other than the CPU. A capture computes nothing, so tensors without
+// elements are enough and no GPU is needed.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -118,7 +118,8 @@ TEST(ProgramsOnDevices, RunWithInputsThere) {
               HasSubstr("[graph] input 0 is on cuda:1, the step was captured on cpu"));
 }
 
-// What runs there is not done when the host goes on: no other program may get the memory.
+// The device may still run the work when the host continues, so no other program may get the
+// memory.
 TEST(ProgramsOnDevices, KeepTheirArena) {
   const auto doubled = [](Tensors in) { return std::vector<Tensor>{in[0] * 2}; };
   const Tensor x = on_card({2});

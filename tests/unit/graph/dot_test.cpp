@@ -58,7 +58,7 @@ TEST(Dot, ColoursByTheDtypeThatCallsComputeIn) {
   EXPECT_NE(fill("n3"), fill("n2"));
 }
 
-// Names are anybody's.
+// Names may contain any characters.
 TEST(Dot, EscapesWhatWouldEndAText) {
   Program program = program_in(R"(program(x: f32[4]) {
   %0: f32[4] = relu(x)

@@ -1,5 +1,5 @@
-// A reader of Graphviz's language, as far as pictures of programs use it: for tests that have no
-// Graphviz at hand.
+// A reader of Graphviz's language, as far as pictures of programs use it, for tests without
+// Graphviz.
 #pragma once
 
 #include <cctype>
@@ -21,7 +21,7 @@ class DotText {
   std::map<std::pair<std::string, std::string>, Attributes> edges{};
   std::vector<std::string> clusters{};
 
-  // Throws std::runtime_error where the text is none, and for an edge between unknown nodes.
+  // Throws std::runtime_error if the text is invalid, and for an edge between unknown nodes.
   explicit DotText(std::string text) : text_(std::move(text)) {
     expect("digraph");
     word();
@@ -43,7 +43,7 @@ class DotText {
     while (at_ < text_.size() && std::isspace(static_cast<unsigned char>(text_[at_])) != 0) ++at_;
   }
 
-  // The next word, punctuation mark or opening quote, without taking it.
+  // The next word, punctuation mark or opening quote, without consuming it.
   std::string peek() {
     skip_space();
     std::size_t end = at_;
@@ -74,7 +74,7 @@ class DotText {
     if (!take(token)) fail(std::string(token) + " is missing");
   }
 
-  // What quotes hold, with \" and \\ read and other escapes, such as \n, as they are.
+  // The contents of quotes: \" and \\ are unescaped, other escapes, such as \n, stay.
   std::string quoted() {
     std::string result;
     for (++at_; at_ < text_.size() && text_[at_] != '"'; ++at_) {
@@ -89,7 +89,7 @@ class DotText {
     return result;
   }
 
-  // A number may have a point.
+  // Numbers may contain a point.
   std::string value() {
     if (peek() == "\"") return quoted();
     std::string result = word();

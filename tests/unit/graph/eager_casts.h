@@ -1,5 +1,5 @@
-// The casts that autocast makes when the calls of a program are made one by one: what
-// amp/autocast.cpp and ops/dispatcher/call.cpp do, on dtypes alone.
+// Counts the casts that autocast makes when a program's calls run one by one. It follows
+// amp/autocast.cpp and ops/dispatcher/call.cpp, on dtypes alone.
 #pragma once
 
 #include <algorithm>

@@ -21,7 +21,7 @@
 
 namespace mezzo::graph {
 
-// The third convolution is called twice: its weight's gradient is a sum.
+// The third convolution is called twice, so its weight gradient is a sum.
 class EarlyNet : public nn::Module {
  public:
   EarlyNet() {
@@ -85,7 +85,7 @@ struct EarlyTraining {
     });
   }
 
-  // Two, of which the second has another learning rate, which changes.
+  // Two parameter groups; the second has another learning rate, which changes.
   template <class Options>
   static std::vector<optim::Group<Options>> groups_of(const nn::Module& net, Options options) {
     const std::vector<Tensor> params = net.parameters();

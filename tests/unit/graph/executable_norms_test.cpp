@@ -1,4 +1,4 @@
-// Graph mode hands statistics from convolutions to the batch normalizations behind them.
+// Tests that graph mode passes statistics from convolutions to the following batch normalisations.
 #include <algorithm>
 #include <memory>
 
@@ -20,8 +20,8 @@
 namespace mezzo::graph {
 namespace {
 
-// A bottleneck: the last normalization adds a residual, and another convolution's result lies
-// between it and its own.
+// A bottleneck: the last normalisation adds a residual, and another convolution's result lies
+// between it and its own convolution.
 class WideNet : public nn::Module {
  public:
   WideNet() {
@@ -51,8 +51,8 @@ Batch wide_batch(std::uint64_t seed) {
   return {randn({5, 3, 19, 17}, generator), from_values(labels, {5})};
 }
 
-// Norms that pooling, a convolution with one pixel and another norm read, and nobody else in the
-// forward pass: there, none of them has a place.
+// Norms that are read in the forward pass only by pooling, by a convolution with one pixel and by
+// another norm: there, none of them gets memory.
 class ReadersNet : public nn::Module {
  public:
   ReadersNet() {
@@ -93,7 +93,7 @@ TEST(NormsByReaders, TrainWithTheBitsOfEagerMode) {
     Twins<ReadersNet> twins([] { return std::make_unique<ReadersNet>(); }, kSgd,
                             {.level = "O2", .dtype = dtype});
     for (std::uint64_t step = 0; step < 4; ++step) {
-      // Moments of one step are not those of the next.
+      // The moments of one step must not be used in the next.
       if (step == 2) disable_kernels({"cpu_norm_ahead"});
       if (step == 3) disable_kernels({});
       twins.step(wide_batch(step));
@@ -102,7 +102,7 @@ TEST(NormsByReaders, TrainWithTheBitsOfEagerMode) {
   }
 }
 
-// By the statistics of the batch, and by given ones.
+// With the statistics of the batch, and with given ones.
 TEST(NormsByReaders, HaveNoPlaceInTheForwardPass) {
   if (!has_fast_bf16()) GTEST_SKIP() << "this CPU multiplies bf16 no faster than f32";
   const NoGrad no_grad;
@@ -140,8 +140,8 @@ TEST(NormsByReaders, HaveNoPlaceInTheForwardPass) {
   }
 }
 
-// The scale of a norm changes between it and its reader: it is computed where it stands, as it is
-// without AVX2, which kernels that normalise what they read need.
+// A norm's scale changes between the norm and its reader. The norm is then computed in place, as it
+// is without AVX2, which kernels that normalise their input need.
 TEST(NormsByReaders, AScaleThatHostWorkChangesIsReadBefore) {
   const NoGrad no_grad;
   Generator generator(1);
@@ -175,7 +175,7 @@ TEST_P(ExecutableNorms, TrainWithTheBitsOfEagerMode) {
   Twins<WideNet> twins([] { return std::make_unique<WideNet>(); }, kSgd,
                        {.level = GetParam() == DType::kF32 ? "O0" : "O2", .dtype = DType::kBf16});
   for (std::uint64_t step = 0; step < 4; ++step) {
-    // Switched off and on again: nothing of another run is taken.
+    // Switched off and on again: nothing of another run is used.
     if (step == 2) disable_kernels({"cpu_norm_ahead"});
     if (step == 3) disable_kernels({});
     twins.step(wide_batch(step));
@@ -185,7 +185,7 @@ TEST_P(ExecutableNorms, TrainWithTheBitsOfEagerMode) {
 
 INSTANTIATE_TEST_SUITE_P(InEveryDtype, ExecutableNorms, testing::Values(DType::kF32, DType::kBf16));
 
-// The statistics are those of what the convolution gave, not of what became of it.
+// The statistics are those of the convolution's output, not of what it became later.
 TEST(ExecutableNorms, WhatHostWorkMayChangeIsReadAnew) {
   const NoGrad no_grad;
   Generator generator(1);

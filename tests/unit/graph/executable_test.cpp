@@ -92,7 +92,7 @@ TEST(Executable, GradientsReachTheirLeaves) {
   EXPECT_EQ(weight.grad().to_vector<double>(), x.to_vector<double>());
 }
 
-// In the middle of a block too, and far behind where 32 bits end.
+// Also in the middle of a block, and far beyond the limit of 32 bits.
 TEST(Executable, DropsTheSameNumbersAsTheEagerStep) {
   const auto step = [](Tensors in) {
     return std::vector<Tensor>{dropout(dropout(in[0], 0.3, true), 0.5, true)};
@@ -114,7 +114,7 @@ TEST(Executable, DropsTheSameNumbersAsTheEagerStep) {
   }
 }
 
-// Words that no call of the program uses.
+// The step reserves random words that no call of the program uses.
 TEST(Executable, DrawsWhatTheStepSetsAside) {
   const Tensor x = ones({2});
   const auto step = [](Tensors in) {
@@ -152,8 +152,8 @@ TEST(Executable, HostWorkKeepsItsPlaceAndMayEndTheRun) {
   EXPECT_EQ(seen, (Values{3, 3, 4}));
 }
 
-// Clipping and unscaling replace gradients; what comes later must see the new ones, and the next
-// run must not.
+// Clipping and unscaling replace gradients: later work must see the new ones, the next run must
+// not.
 TEST(Executable, HostWorkMayReplaceGradients) {
   const Tensor weight = ones({2}).set_requires_grad(true);
   std::vector<Values> seen;
@@ -213,7 +213,7 @@ TEST(Executable, RefusesReplacedGradientsThatCallsCannotRead) {
               HasSubstr("widen made a gradient f64[2], and calls behind it were captured for f32"));
 }
 
-// Added to, it would be another step than the eager one; dropped, too.
+// Adding to the old gradient would differ from the eager step, and so would dropping it.
 TEST(Executable, RefusesGradientsOfTheRunBefore) {
   const Tensor weight = ones({2}).set_requires_grad(true);
   const Tensor x = full({2}, 3);
@@ -236,7 +236,7 @@ TEST(Executable, RefusesGradientsOfTheRunBefore) {
   }
 }
 
-// Also in a step that leaves none: zero_grad() behind the update drops its own.
+// Also in a step that leaves no gradients, since zero_grad() after the update drops its own.
 TEST(Executable, RefusesGradientsFromBeforeAnUpdate) {
   const Tensor weight = ones({2}).set_requires_grad(true);
   optim::Sgd sgd({weight}, {.lr = 0.5});
@@ -254,7 +254,7 @@ TEST(Executable, RefusesGradientsFromBeforeAnUpdate) {
               HasSubstr("has a gradient from before the run"));
 }
 
-// Whether a run is told to record or not.
+// Whether the caller of a run records or not.
 TEST(Executable, HostWorkRecordsIfTheStepDid) {
   const Tensor x = ones({2});
   for (const bool records : {false, true}) {
@@ -275,7 +275,7 @@ TEST(Executable, HostWorkRecordsIfTheStepDid) {
   }
 }
 
-// What it calls is recorded and cast as if it stood where it was noted.
+// Calls of host work are recorded and cast as if they were where the work was noted.
 TEST(Executable, HostWorkIsDoneInItsRegion) {
   const Tensor weight = ones({2, 2}).set_requires_grad(true);
   const Tensor x = ones({2, 2});
@@ -330,7 +330,7 @@ TEST(Executable, RefusesOtherInputs) {
   EXPECT_NO_THROW(run(executable, trained));
 }
 
-// What reads it behind the update could be joined with what reads it before.
+// A read after the update could be joined with one before it.
 TEST(Executable, RefusesInputsThatTheStepUpdates) {
   const Tensor w = ones({2, 2}).set_requires_grad(true);
   optim::Sgd sgd({w}, {.lr = 0.5});

@@ -1,5 +1,4 @@
-// A recorder for the CPU, where nothing is queued: it remembers the work and does it in each
-// launch.
+// A recorder for the CPU, where nothing is queued: it stores the work and runs it in each launch.
 #pragma once
 
 #include <memory>
@@ -14,13 +13,13 @@ namespace mezzo::graph {
 
 inline constexpr int kEager = 2;  // runs before the first recording
 
-// What recorders were asked for.
+// The calls that recorders received.
 struct RecorderLog {
   int recorders = 0;
   int recordings = 0;
   int launches = 0;
-  // If given, kernels that the next recording takes before it is refused. It does the work as far
-  // as it comes, which must do no harm: calls may be done twice, updates must not.
+  // If set, the number of kernels after which the next recording is refused. The recorder has run
+  // the work up to there, which must do no harm: calls may run twice, updates must not.
   std::optional<int> refuses_after{};
   bool refuses_all = false;
 };

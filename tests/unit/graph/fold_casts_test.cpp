@@ -51,7 +51,7 @@ TEST(FoldCasts, IntoTheOther16BitsStays) {
 )");
 }
 
-// Two f32 numbers that are neighbours in i64, and i64 numbers that are none in f32.
+// Several f32 values map to one i64 value, and some i64 values have no exact f32 value.
 TEST(FoldCasts, OverIntegersStays) {
   expect_no_change(kFoldCasts, R"(program(x: f32[2], i: i64[2]) {
   %0: i64[2] = cast(x) {dtype=i64}
@@ -191,7 +191,7 @@ TEST(FoldCasts, OfAStateGoesUnlessHostWorkMayChangeIt) {
   return %0
 }
 )");
-  // Here the readers see w as it was before.
+  // Here the readers see w before the change.
   expect_no_change(kFoldCasts, R"(program() {
   state w: bf16[2, 1]
   %0: bf16[2] = reshape(w) {shape=[2]}
@@ -244,7 +244,7 @@ TEST(FoldCasts, WhatHostWorkMayChangeIsNobodyElses) {
 )");
 }
 
-// A view of the cast's result is read when the state is another.
+// A view of the cast's result is read after the state has changed.
 TEST(FoldCasts, OfAStateStaysIfAViewIsReadAfterHostWork) {
   expect_no_change(kFoldCasts, R"(program() {
   state w: bf16[2, 1]

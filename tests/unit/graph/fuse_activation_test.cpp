@@ -120,7 +120,7 @@ TEST(FuseActivation, NotOverACastOrAViewNorBeforeItIsPainted) {
 )");
 }
 
-// All dtypes that a product computes in, with numbers that are none among the inputs.
+// Compares all dtypes that a matrix product supports, with NaNs among the inputs.
 void expect_same_bits(const std::function<Tensor(const Tensor&)>& layer, const char* fused,
                       const Tensor& x) {
   const NoGrad guard;
@@ -140,7 +140,7 @@ void expect_same_bits(const std::function<Tensor(const Tensor&)>& layer, const c
   }
 }
 
-// Rows of usual numbers, and rows with a NaN, with both infinities and with tiny numbers.
+// Rows of ordinary values, and rows with a NaN, with both infinities and with tiny values.
 Tensor rows_with_extremes() {
   Generator generator(3);
   Tensor x = randn({20, 33}, generator);

@@ -88,7 +88,7 @@ TEST(FuseBias, NotOverACast) {
 )");
 }
 
-// The weight may be another one behind the host work.
+// The weight may have changed after the host work.
 TEST(FuseBias, NotOverHostWork) {
   expect_no_change(kFuseBias, R"(program(x: f32[4, 8], b: f32[8]) {
   state w: f32[8, 8]

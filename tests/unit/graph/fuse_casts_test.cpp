@@ -14,7 +14,7 @@
 namespace mezzo::graph {
 namespace {
 
-// Statistics stay f32, and so does what is no operand.
+// Statistics stay f32, and so do other inputs that are not operands.
 TEST(FuseCasts, ANormBetweenProducts) {
   expect_pass(kFuseCasts, R"(program(x: bf16[4, 8], w: bf16[8, 8], s: f32[8]) {
   %0: bf16[4, 8] = linear(x, w, _)
@@ -61,7 +61,7 @@ TEST(FuseCasts, OneCallBehindAnother) {
 )");
 }
 
-// More inputs than a mask has bits.
+// The call has more inputs than a mask has bits.
 TEST(FuseCasts, ACallOfManyOperands) {
   constexpr int kCount = 40;
   std::string casts;
@@ -137,7 +137,7 @@ TEST(FuseCasts, NotForProductsAndNotAcrossHostWorkThatMayChangeWhatIsRead) {
 )");
 }
 
-// What was widened, and is no longer what it was widened from.
+// The f32 copy may no longer equal the value from which it was cast.
 TEST(FuseCasts, NotIfHostWorkMayChangeTheCopy) {
   expect_no_change(kFuseCasts, R"(program(x: bf16[4, 8]) {
   %0: f32[4, 8] = cast(x) {dtype=f32}
@@ -149,7 +149,7 @@ TEST(FuseCasts, NotIfHostWorkMayChangeTheCopy) {
 )");
 }
 
-// A training at level O1, where products have 16 bits and all else is f32.
+// A training at level O1, where matrix products have 16 bits and everything else is f32.
 std::vector<double> train(const CompileOptions* options, std::size_t* casts) {
   Generator generator(3);
   const Tensor first = randn({16, 16}, generator).set_requires_grad(true);
@@ -191,7 +191,8 @@ TEST(FuseCasts, TrainingKeepsItsBits) {
   const std::vector<double> expected = train(nullptr, nullptr);
   EXPECT_TRUE(train(&plain, &casts_before) == expected);
   EXPECT_TRUE(train(&fused, &casts) == expected);
-  // The one behind the norm; its gradient still reads x in f32, beside a gradient that has no cast.
+  // The cast after the norm is fused. The norm's gradient still reads x in f32, beside a gradient
+  // without a cast.
   EXPECT_EQ(casts + 1, casts_before);
 }
 

@@ -52,7 +52,8 @@ TEST(FuseCrossEntropy, OfProbabilitiesAddedUp) {
 )");
 }
 
-// What spread the gradient over the elements is read by nobody any more, and dead_code() takes it.
+// The call that spread the gradient over the elements is no longer read, and dead_code() removes
+// it.
 TEST(FuseCrossEntropy, WithItsGradient) {
   Program program = parse_program(R"(program(x: f32[4, 8], t: i64[4]) {
   state one: f32[]
@@ -115,7 +116,7 @@ TEST(FuseCrossEntropy, NotIfTheLogProbabilitiesAreWantedBySomebodyElse) {
 )");
 }
 
-// On the way to them, or as their gradient.
+// Other readers may use values on the way to the loss, or their gradients.
 TEST(FuseCrossEntropy, NotIfWhatIsBetweenIsWantedBySomebodyElse) {
   expect_no_change(kFuseCrossEntropy, R"(program(x: f32[4, 8], p: f32[4, 8]) {
   %0: f32[4, 8] = log_softmax(x) {axis=1}
@@ -171,7 +172,7 @@ TEST(FuseCrossEntropy, NotATargetThatIsBroadcastOrALossWithAxes) {
 )");
 }
 
-// Host work may change a state between the call that reads it now and the one that would.
+// Host work may change a state between its present reader and the fused call.
 TEST(FuseCrossEntropy, NotIfHostWorkMayChangeWhatIsRead) {
   expect_no_change(kFuseCrossEntropy, R"(program(p: f32[4, 8]) {
   state x: f32[4, 8]
@@ -183,11 +184,12 @@ TEST(FuseCrossEntropy, NotIfHostWorkMayChangeWhatIsRead) {
   return %3
 }
 )");
-  // The logits, the labels or the loss's gradient, before the gradient of the logits.
+  // Host work may change the logits, the labels or the loss's gradient before the gradient of the
+  // logits.
   struct Case {
     std::string inputs;
     std::string state;
-    bool is_late;  // host work behind what reads the loss's gradient
+    bool is_late;  // host work after the reader of the loss's gradient
   };
   for (const auto& [inputs, state, is_late] : {Case{"t: i64[4], g: f32[]", "x: f32[4, 8]", false},
                                                Case{"x: f32[4, 8], g: f32[]", "t: i64[4]", false},
@@ -214,7 +216,7 @@ TEST(FuseCrossEntropy, NotIfHostWorkMayChangeWhatIsRead) {
   }
 }
 
-// A gradient of something else, with another factor or another target.
+// A gradient of another value, with another factor or another target.
 TEST(FuseCrossEntropy, NotIfTheGradientIsAnotherOne) {
   for (const char* of_the_product :
        {"affine(g) {scale=-0.5 shift=0}", "affine(g) {scale=-1 shift=1}", "exp(g)"}) {
@@ -275,7 +277,7 @@ TEST(FuseCrossEntropy, NotAlongAnotherAxisIn16BitsOrWithAnotherFactor) {
 )");
 }
 
-// The labels may be others when the product reads their encoding.
+// The labels may have changed when the product reads their encoding.
 TEST(FuseCrossEntropy, LabelsThatHostWorkMayChangeAreReadAsTheyWere) {
   expect_pass(kFuseCrossEntropy, R"(program(x: f32[4, 8]) {
   state t: i64[4]
@@ -298,7 +300,7 @@ TEST(FuseCrossEntropy, LabelsThatHostWorkMayChangeAreReadAsTheyWere) {
 )");
 }
 
-// The ways to write it that the documents name.
+// The spellings of cross-entropy in the documents.
 std::vector<Tensor (*)(const Tensor& logits, const Tensor& target)> spellings() {
   return {
       [](const Tensor& x, const Tensor& t) { return -mean(sum(t * log_softmax(x, 1), {1})); },
@@ -321,7 +323,7 @@ PlainTraining classifier(Tensor (*loss)(const Tensor& logits, const Tensor& targ
           dtype};
 }
 
-// The sums over classes are taken in another order.
+// Sums over classes are computed in another order.
 TEST(FuseCrossEntropy, EverySpellingTrainsCloselyToPlainCode) {
   for (const auto spelling : spellings()) {
     expect_trains_alike(classifier(spelling), "cross_entropy_grad(", 0x1p-18);

@@ -47,7 +47,7 @@ TEST(FuseNorm, TakesTheSumInFromEitherSide) {
 )");
 }
 
-// Of two norms the later one, which finds the other's result.
+// If both summands are norms, the later one takes the sum, since the other result then exists.
 TEST(FuseNorm, TheResidualIsThereWhenTheNormRuns) {
   expect_pass(kFuseNorm, R"(program(x: f32[4, 2]) {
   %0: f32[4, 2], %1: f32[2], %2: f32[2] = batch_norm(x, _, _, _, _) {training=true relu=false eps=1e-05}
@@ -111,7 +111,7 @@ TEST(FuseNorm, NotIfSomebodyElseReadsWhatIsBetween) {
 )");
 }
 
-// A ReLU of the statistics, and a sum with what has a ReLU already.
+// A ReLU of the statistics, and a sum with a value that already has a ReLU.
 TEST(FuseNorm, NotWhatIsNoNormsResult) {
   expect_no_change(kFuseNorm, R"(program(x: f32[4, 2]) {
   %0: f32[4, 2], %1: f32[2], %2: f32[2] = batch_norm(x, _, _, _, _) {training=true relu=false eps=1e-05}
@@ -167,7 +167,7 @@ TEST(FuseNorm, TheGradientTakesTheReluIn) {
 )");
 }
 
-// The masked gradient goes to the residual, too, which may be asked for first.
+// The masked gradient also goes to the residual, which may need it first.
 TEST(FuseNorm, TheGradientOfASumGivesTheResidualsAsWell) {
   expect_pass(kFuseNorm, R"(program(x: f32[4, 2], g: f32[4, 2], m: f32[2], v: f32[2]) {
   %0: f32[4, 2] = exp(x)
@@ -220,7 +220,7 @@ TEST(FuseNorm, NotTheGradientWithAnotherEps) {
 )");
 }
 
-// Between the two gradients: what comes in, or the weight, is another behind it.
+// Host work in between may change the incoming gradient or the weight.
 TEST(FuseNorm, NotTheGradientOverHostWork) {
   expect_no_change(kFuseNorm, R"(program(x: f32[4, 2], g: f32[4, 2]) {
   %0: f32[4, 2], %1: f32[2], %2: f32[2] = batch_norm(x, _, _, _, _) {training=true relu=true eps=1e-05}
@@ -241,7 +241,7 @@ TEST(FuseNorm, NotTheGradientOverHostWork) {
 )");
 }
 
-// After an update the norm would find other signs; host work may want the masked gradient.
+// After an update the norm would see other signs, and host work may need the masked gradient.
 TEST(FuseNorm, NotTheGradientOverAnUpdate) {
   expect_no_change(kFuseNorm, R"(program(x: f32[4, 2], g: f32[4, 2]) {
   state s: f32[2]
@@ -262,7 +262,7 @@ TEST(FuseNorm, NotTheGradientOverAnUpdate) {
 )");
 }
 
-// Calls that wait for their precision are not joined.
+// Calls whose precision is not decided yet are not joined.
 TEST(FuseNorm, NotWhatIsStillToBePainted) {
   expect_no_change(kFuseNorm, R"(program(x: f32[4, 2]) {
   %0: f32[4, 2], %1: f32[2], %2: f32[2] = batch_norm(x, _, _, _, _) {training=true relu=false eps=1e-05}
@@ -274,7 +274,7 @@ TEST(FuseNorm, NotWhatIsStillToBePainted) {
 )");
 }
 
-// Two products and two norms, the second with a residual: parameters a, b, s, t.
+// Two matrix products and two norms, the second with a residual: parameters a, b, s, t.
 template <class Block>
 PlainTraining residual_block(const Block& block, std::optional<DType> dtype = std::nullopt) {
   return {{{8, 8}, {8, 8}, {8}, {8}},
@@ -309,7 +309,7 @@ TEST(FuseNorm, TrainsWithTheBitsOfPlainCodeInF32) {
   expect_trains_alike(residual_block(plain_block), "batch_norm_add_relu");
 }
 
-// The norm's result is not rounded before the residual comes.
+// The norm's result is not rounded before the residual is added.
 TEST(FuseNorm, TrainsCloselyIn16Bits) {
   expect_trains_alike(residual_block(plain_block, DType::kBf16), "batch_norm_add_relu", 0x1p-5);
   expect_trains_alike(residual_block(plain_block, DType::kF16), "batch_norm_add_relu", 0x1p-8);

@@ -1,4 +1,4 @@
-// Gradients of linear layers that their updates compute.
+// Tests weight gradients of linear layers that are computed by their updates.
 #include "mezzo/graph/gradients_by_updates.h"
 
 #include <algorithm>
@@ -17,8 +17,8 @@
 namespace mezzo::graph {
 namespace {
 
-// The gradients by the first two weights are large enough for early updates of their own, and that
-// by the last one comes with the second's.
+// The first two weight gradients are large enough for early updates of their own; the last one is
+// updated with the second.
 class LinearNet : public nn::Module {
  public:
   LinearNet() { add("fc1", fc1_), add("fc2", fc2_), add("fc3", fc3_); }
@@ -96,11 +96,11 @@ TEST_F(GradientsByUpdates, TakeNoMemory) {
   states_after(others);
   const std::size_t with = training.compiled->latest()->memory().arena_bytes;
   const std::size_t without = others.compiled->latest()->memory().arena_bytes;
-  EXPECT_GT(without, 192UL * 400 * sizeof(float));  // the largest gradient is the most of it
+  EXPECT_GT(without, 192UL * 400 * sizeof(float));  // mostly the largest gradient
   EXPECT_LT(with, without / 2);
 }
 
-// Sums of two gradients, and gradients in another precision, are computed where they stand.
+// Sums of two gradients, and gradients in another precision, are computed separately.
 TEST_F(GradientsByUpdates, AreNoneOfOtherGradients) {
   amp::TrainNetworkOptions micro = kBf16;
   micro.step.micro_batches = 2;

@@ -1,5 +1,5 @@
-// Gradients of 16-bit parameters over the micro-batches of a step: sums in f32, eagerly and in
-// graph mode.
+// Tests gradients of 16-bit parameters over the micro-batches of a step: they are summed in f32,
+// eagerly and in graph mode.
 #include <cmath>
 #include <limits>
 
@@ -34,7 +34,7 @@ std::unique_ptr<Scale> half_scale(DType dtype) {
   return net;
 }
 
-// The gradient that a step found, from what it took off the f32 master.
+// The gradient of a step, from the change of the f32 master weight.
 double gradient_of_step(DType dtype, std::int64_t parts, bool graph,
                         const std::optional<amp::LossScaleOptions>& scaling) {
   const auto net = half_scale(dtype);
@@ -47,7 +47,8 @@ double gradient_of_step(DType dtype, std::int64_t parts, bool graph,
   return 1 - sgd.state().at(0).tensor.item();
 }
 
-// Each part adds 1 / parts, which is a number of both dtypes: the sum is 1 whatever the parts are.
+// Each part adds 1 / parts, which both dtypes represent exactly: the sum is 1 for any number of
+// parts.
 TEST(HalfSums, AreTheSameForAnyNumberOfParts) {
   for (const DType dtype : {DType::kBf16, DType::kF16}) {
     for (const std::int64_t parts : {1, 64, 512}) {
@@ -66,7 +67,7 @@ std::unique_ptr<amp::SmallNet> half_net(DType dtype) {
   return net;
 }
 
-// Some steps of three parts, eagerly and in graph mode.
+// Runs some steps of three parts, eagerly and in graph mode.
 void expect_same_bits(DType dtype, ParamUpdate rule, bool scales, bool clips) {
   optim::SgdOptions sgd = kSgd;
   sgd.param_update = rule;
@@ -81,7 +82,7 @@ void expect_same_bits(DType dtype, ParamUpdate rule, bool scales, bool clips) {
   twins.expect_same_state();
 }
 
-// Graph mode makes the same sums, whatever updates the parameters and looks at the gradients.
+// Graph mode computes the same sums, for every update rule and every reader of gradients.
 TEST(HalfSums, HaveTheSameBitsInGraphMode) {
   for (const DType dtype : {DType::kBf16, DType::kF16}) {
     for (const ParamUpdate rule : {ParamUpdate::kMaster, ParamUpdate::kKahan, ParamUpdate::kNearest,
@@ -101,7 +102,7 @@ TEST(HalfSums, HaveTheSameBitsInGraphModeWithAdam) {
   twins.expect_same_state();
 }
 
-// An infinity in one part is one of the sum: the step is skipped and says where it was.
+// An infinity in one part makes the sum infinite: the step is skipped and reports where it was.
 TEST(HalfSums, PassInfinitiesOn) {
   for (const std::uint64_t bad : {0U, 1U, 2U}) {
     Twins<amp::SmallNet> twins(
@@ -121,7 +122,7 @@ TEST(HalfSums, PassInfinitiesOn) {
   }
 }
 
-// Gradient statistics are shown sums in f32 like all others.
+// Gradient statistics also see f32 sums.
 TEST(HalfSums, AreCounted) {
   const auto net = half_net(DType::kBf16);
   optim::Sgd sgd(net->parameters(), kSgd);

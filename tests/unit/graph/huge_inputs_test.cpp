@@ -1,5 +1,5 @@
-// Finite images that f32 cannot normalise: the step is skipped as for a loss that is not finite, in
-// eager mode and in graph mode, and nothing is as it was not before.
+// Tests finite images that f32 cannot normalise: the step is skipped as for a non-finite loss, in
+// eager mode and in graph mode, and changes nothing.
 #include <cmath>
 #include <limits>
 
@@ -32,7 +32,7 @@ bool all_finite(const std::vector<std::vector<double>>& all) {
   return true;
 }
 
-// A network that begins with a norm, so that levels cast images to 16 bits, bf16 at least, or not.
+// A network that begins with a norm, so that some levels cast images to 16 bits, at least to bf16.
 class NormFirst : public nn::Module {
  public:
   enum class Kind { kBatch, kBatchAddRelu, kLayer, kGroup, kInstance };
@@ -103,7 +103,7 @@ TEST(HugeInputs, EveryNormSkipsTheStep) {
   }
 }
 
-// Behind a convolution, whose kernel may find the statistics and reader normalise.
+// After a convolution, whose kernel may compute the statistics and whose reader may normalise.
 TEST(HugeInputs, ABatchNormBehindAConvolutionSkipsTheStep) {
   for (const char* level : {"O0", "O2", "O3"}) {
     expect_skip<amp::SmallNet>(small_net, {.level = level, .dtype = DType::kBf16});
@@ -126,7 +126,7 @@ TEST(HugeInputs, ARecomputedNormSkipsTheStep) {
   expect_skip<amp::SmallNet>(make, {.level = "O2", .dtype = DType::kBf16});
 }
 
-// Channels with infinite statistics stay, others move, and the batch is counted.
+// Channels with infinite statistics stay, others change, and the batch is counted.
 TEST(HugeInputs, WithoutRestoringStatisticsAreFiniteNevertheless) {
   Twins<amp::SmallNet> twins(
       small_net, kSgd, {.level = "O2", .dtype = DType::kBf16, .step = {.restore_buffers = false}});
@@ -137,7 +137,7 @@ TEST(HugeInputs, WithoutRestoringStatisticsAreFiniteNevertheless) {
   twins.expect_same_state();
 }
 
-// A loop by hand, with the scaler and without: the loss says it, and statistics stay finite.
+// A user's loop, with and without the scaler: the loss shows the NaN, and statistics stay finite.
 TEST(HugeInputs, LoopsByHandSeeANan) {
   amp::SmallNet net;
   optim::Sgd sgd(net.parameters(), kSgd);

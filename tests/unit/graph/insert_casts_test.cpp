@@ -13,7 +13,7 @@
 namespace mezzo::graph {
 namespace {
 
-// What the pass makes of a painted program.
+// The result of the pass for a painted program.
 std::string inserted(std::string_view before) {
   Program program = program_in(before);
   const std::size_t nodes = program.nodes.size();
@@ -114,7 +114,7 @@ TEST(InsertCasts, OnlyWhatTheMaskAllowsAndWhatTakesPart) {
 }
 
 TEST(InsertCasts, SixteenBitsThatWereWidenedAreTakenAsTheyWere) {
-  // From bf16 over f32 to bf16 nothing is lost, from f32 over bf16 to f32 there is.
+  // A cast from bf16 to f32 and back loses nothing; one from f32 to bf16 and back does.
   EXPECT_EQ(inserted(R"(program(x: bf16[8, 8], y: f32[8, 8]) {
   %0: f32[8, 8] = cast(x) {dtype=f32}
   %1: bf16[8, 8] = cast(y) {dtype=bf16}
@@ -174,7 +174,7 @@ TEST(InsertCasts, FrozenParametersAreRoundedAsWell) {
     value.tensor = zeros({8});
     value.tensor.set_requires_grad(value.name == "bias");
   }
-  // x, the weight and the bias twice, and neither statistic; the result.
+  // x, the weight and the bias twice, no statistic; the result.
   EXPECT_EQ(insert_casts(program), 6);
 }
 

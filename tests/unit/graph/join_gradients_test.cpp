@@ -69,7 +69,7 @@ TEST(JoinGradients, LeavesNormsThatReadTwoAlready) {
 )");
 }
 
-// Without y the kernel has no result to gather the sum in.
+// Without y the kernel has no result in which to accumulate the sum.
 TEST(JoinGradients, LeavesNormsWithoutAResidual) {
   expect_no_change(kJoinGradients,
                    R"(program(g: f32[4, 2], h: f32[4, 2], x: f32[4, 2], m: f32[2], v: f32[2]) {
@@ -80,7 +80,7 @@ TEST(JoinGradients, LeavesNormsWithoutAResidual) {
 )");
 }
 
-// The blocks of a residual network, in which each but the last one has two readers.
+// The blocks of a residual network: each block's result except the last one's has two readers.
 TEST(JoinGradients, AResidualNetworkKeepsItsBitsAtEveryLevel) {
   for (const auto& [level, dtype] : {std::pair{"O0", DType::kBf16}, std::pair{"O2", DType::kBf16},
                                      std::pair{"O2", DType::kF16}}) {

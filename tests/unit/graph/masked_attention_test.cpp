@@ -1,4 +1,4 @@
-// A causal attention mask, made and used in a step, eagerly and in graph mode.
+// Tests a causal attention mask, made and used in a step, eagerly and in graph mode.
 #include <cmath>
 #include <limits>
 #include <vector>
@@ -32,12 +32,12 @@ constexpr std::int64_t kTokens = 7;
 constexpr std::int64_t kWidth = 4;
 constexpr double kNever = -std::numeric_limits<double>::infinity();
 
-// [kTokens, kTokens], true above the diagonal: what comes later is not looked at.
+// [kTokens, kTokens], true above the diagonal: later tokens are ignored.
 Tensor future(const Tensor& positions) {
   return lt(reshape(positions, {kTokens, 1}), reshape(positions, {1, kTokens}));
 }
 
-// Attention of tokens to themselves and to those before. x: [n, heads, tokens, width].
+// Attention of tokens to themselves and to earlier ones. x: [n, heads, tokens, width].
 Tensor attention(const Tensor& x, const Tensor& weight, const Tensor& positions) {
   const Tensor queries = linear(x, weight);
   const Tensor scores = matmul(queries, x, {.transpose_b = true}) / std::sqrt(double{kWidth});
@@ -48,7 +48,7 @@ struct Attention {
   Tensor weight = test::parameter({kWidth, kWidth}, 5);
   Tensor positions = arange(kTokens, DType::kI64);
 
-  // The output and the loss of a step in bf16, which leaves a gradient at the weight.
+  // The output and the loss of a step in bf16, which sets the weight's gradient.
   std::vector<Tensor> step(Tensors in) {
     weight.clear_grad();
     const amp::Autocast region(DType::kBf16);
@@ -73,7 +73,7 @@ double plain_score(const double* a, const double* b, const std::vector<double>& 
   return score / std::sqrt(double{kWidth});
 }
 
-// The attention of token i among the rows of one head, with the mask as the end of a loop.
+// The attention of token i to the rows of one head, where the mask is the end of a loop.
 void attend(const double* rows, std::int64_t i, const std::vector<double>& weight, double* y) {
   double total = 0;
   for (std::int64_t j = 0; j <= i; ++j) {
@@ -84,7 +84,7 @@ void attend(const double* rows, std::int64_t i, const std::vector<double>& weigh
   for (std::int64_t k = 0; k < kWidth; ++k) y[k] /= total;
 }
 
-// attention() in double, by plain loops.
+// attention() in double, with plain loops.
 std::vector<double> plain_attention(const Tensor& tokens_of_all, const Tensor& weight) {
   const auto x = tokens_of_all.to_vector<double>();
   const auto w = weight.to_vector<double>();
@@ -107,12 +107,12 @@ TEST(MaskedAttention, IsThatOfPlainLoops) {
       net.step(std::vector<Tensor>{x, tokens(2)})[0].to_vector<double>();
   for (std::size_t i = 0; i < want.size(); ++i) {
     EXPECT_NEAR(exact[i], want[i], 1e-12);
-    // Products, scores, shares and results of numbers below 1, each rounded to bf16.
+    // Products, scores, shares and results of values below 1, each rounded to bf16.
     EXPECT_NEAR(lower[i], want[i], 8 * epsilon_of(DType::kBf16));
   }
 }
 
-// A token that is changed changes nothing before it, in no bit.
+// Changing a token changes no bit of earlier results.
 TEST(MaskedAttention, LooksAtNothingThatComesLater) {
   Attention net;
   const Tensor x = tokens(1);
@@ -149,7 +149,7 @@ TEST(MaskedAttention, GraphModeGivesTheSameBits) {
   expect_same_as_eager({});
 }
 
-// The scores are computed in bf16 and softmax in f32; the mask is bool, and comes from integers.
+// Scores are computed in bf16 and softmax in f32; the mask is bool, made from integers.
 TEST(MaskedAttention, TheProgramSaysWhatItDoes) {
   Attention net;
   const std::vector<Tensor> in{tokens(1), tokens(2)};
@@ -162,7 +162,7 @@ TEST(MaskedAttention, TheProgramSaysWhatItDoes) {
   EXPECT_EQ(to_text(parse_program(text)), text);
 }
 
-// The other choices and their gradients, too, in a program and outside.
+// Covers the other selections and their gradients, too, inside and outside of a program.
 TEST(Selection, GraphModeGivesTheSameBits) {
   const Tensor w = test::parameter({5, 9}, 3);
   const auto step = [&](Tensors in) -> std::vector<Tensor> {

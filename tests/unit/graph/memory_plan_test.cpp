@@ -51,7 +51,7 @@ TEST(MemoryPlan, AChainTakesTwoBlocksAtATime) {
   EXPECT_EQ(p.plan.offsets[p["%0"]], p.plan.offsets[p["%2"]]);
 }
 
-// The largest first, %4 takes the place that %0 leaves, and there is too little beside it for %3.
+// The largest is placed first, %4 reuses the place of %0, and beside it there is too little for %3.
 TEST(MemoryPlan, LeavesNoGapAtThePeakWhereLargeBlocksFirstWould) {
   const Planned p(R"(program(x: f32[1024], y: f32[512], z: f32[768]) {
   %0: f32[1024] = relu(x)
@@ -69,7 +69,7 @@ TEST(MemoryPlan, LeavesNoGapAtThePeakWhereLargeBlocksFirstWould) {
   EXPECT_EQ(p.plan.arena_bytes, p.plan.least_bytes);
 }
 
-// A norm of the backward pass, with `reader` behind it.
+// A norm of the backward pass, followed by `reader`.
 std::string norm_again_text(const std::string& reader) {
   return R"(program(x: bf16[4, 16, 8, 8] channels_last, g: bf16[4, 16, 8, 8] channels_last, mean: f32[16], var: f32[16]) {
   %0: bf16[4, 16, 8, 8] channels_last = relu(x)
@@ -86,9 +86,9 @@ TEST(MemoryPlan, ANormThatWeightGradientsReadTakesNoMemoryAndKeepsWhatItReads) {
       "0] dilation=[1, 1] groups=1) size=[1, 1] f32_result=true format=contiguous} #backward\n");
   const Planned p(text.c_str());
   EXPECT_EQ(p.home("%1"), Home::kReaders);
-  EXPECT_NE(p.plan.offsets[p["%2"]], p.plan.offsets[p["%0"]]);  // which lives on
+  EXPECT_NE(p.plan.offsets[p["%2"]], p.plan.offsets[p["%0"]]);  // which is still alive
   EXPECT_EQ(p.plan.arena_bytes, 2U * 4 * 16 * 8 * 8 * 2);
-  // What is recorded has its place.
+  // In a recorded program it has a place.
   EXPECT_EQ(plan_memory(p.program, /*copies_results=*/true).homes[p["%1"]], Home::kArena);
   disable_kernels({"cpu_norm_recompute"});
   EXPECT_EQ(plan_memory(p.program).homes[p["%1"]], Home::kArena);
@@ -101,7 +101,7 @@ TEST(MemoryPlan, ANormThatOthersReadHasAPlace) {
   EXPECT_EQ(p.home("%1"), Home::kArena);
 }
 
-// A norm that finds its statistics, and `readers` of its result.
+// A norm that computes its statistics, and `readers` of its result.
 std::string training_norm_text(const std::string& readers) {
   return R"(program(x: bf16[4, 16, 8, 8] channels_last) {
   %0: bf16[4, 16, 8, 8] channels_last = relu(x)
@@ -116,7 +116,7 @@ const std::string kPooled =
 
 TEST(MemoryPlan, ATrainingNormThatPoolingReadsKeepsItsStatisticsAlone) {
   if (!cpu_features().avx2) GTEST_SKIP() << "kernels that normalise what they read need AVX2";
-  // Statistics that nobody else reads, and what could be written over them or over x.
+  // Nobody else reads the statistics, which could be written over, and so could x.
   const Planned p(
       training_norm_text("  %6: f32[16] = relu(%2)\n  %7: f32[16] = relu(%6) over(%2)\n" + kPooled)
           .c_str());
@@ -136,7 +136,7 @@ TEST(MemoryPlan, ATrainingNormWithAnotherReaderHasAPlace) {
   EXPECT_EQ(p.home("%1"), Home::kArena);
 }
 
-// What normalises it must stand where it reads it.
+// A norm that a norm computed by its readers reads needs a place of its own.
 TEST(MemoryPlan, ANormThatANormByReadersReadsHasAPlace) {
   if (!cpu_features().avx2) GTEST_SKIP() << "kernels that normalise what they read need AVX2";
   const auto planned = [](const char* reader) {
@@ -198,7 +198,7 @@ TEST(MemoryPlan, DoesNotWriteOverAViewOfAnotherOperand) {
   EXPECT_EQ(p.plan.blocks[p["%2"]], p["%2"]);
 }
 
-// The viewed is read later than the view.
+// The viewed value is read later than the view.
 TEST(MemoryPlan, DoesNotWriteOverAViewOfWhatIsReadLater) {
   const Planned p(R"(program(x: f32[4]) {
   %0: f32[4] = relu(x)
@@ -237,7 +237,7 @@ TEST(MemoryPlan, InputsAndReturnedValuesAreNeverWrittenOver) {
   EXPECT_EQ(p.home("%0"), Home::kFresh);
 }
 
-// Whatever is alive at the same time lies apart, over a whole training step.
+// Values that are alive at the same time do not overlap, over a whole training step.
 TEST(MemoryPlan, NoTwoLivingBlocksOverlap) {
   const auto net = models::create("resnet20", {});
   optim::Sgd optimizer(net->parameters(), {.lr = 0.1});
@@ -257,7 +257,7 @@ TEST(MemoryPlan, NoTwoLivingBlocksOverlap) {
   step(randn({2, 3, 32, 32}), zeros({2}, DType::kI64));
   const MemoryPlan plan = plan_memory(program);
 
-  // Every node writes its blocks; what a reader finds must be what the maker of its value wrote.
+  // Every node writes its blocks; a reader must find what the writer of its value wrote.
   std::vector<std::pair<std::size_t, std::size_t>> where(program.values.size());
   std::vector<ValueId> owner(plan.arena_bytes / 64, kNoValue);
   constexpr ValueId kScratch = kNoValue - 1;
@@ -269,7 +269,7 @@ TEST(MemoryPlan, NoTwoLivingBlocksOverlap) {
   std::size_t checked = 0;
   for (std::size_t i = 0; i < program.nodes.size(); ++i) {
     const Node& node = program.nodes[i];
-    // What a kernel writes in the part that is free while it runs.
+    // Simulates what a kernel writes into the free part while it runs.
     const ArenaRange idle = plan.free_ranges[i];
     ASSERT_LE(idle.offset + idle.bytes, plan.arena_bytes);
     std::fill_n(owner.begin() + static_cast<std::ptrdiff_t>(idle.offset / 64), idle.bytes / 64,

@@ -1,4 +1,4 @@
-// Every model of the zoo in graph mode: the bits of eager mode.
+// Tests every model in graph mode: the bits of eager mode.
 #include <algorithm>
 #include <string>
 
@@ -26,7 +26,7 @@ TEST_P(EveryModel, HasTheBitsOfEagerModeOverTenSteps) {
   twins.expect_same_state();
 }
 
-// In bf16, eager mode computes norms again in a way of its own, a program by a pass.
+// In bf16, eager mode recomputes norms in its own way, and a program by a pass.
 TEST(ResNet20InBf16, HasTheBitsOfEagerModeOverThreeSteps) {
   const auto make = [] { return models::create("resnet20", {3, 10, 32}); };
   Twins<nn::Module> twins(

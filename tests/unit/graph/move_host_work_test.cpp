@@ -11,7 +11,7 @@
 namespace mezzo::graph {
 namespace {
 
-// The names of the calls and of host work, in their order.
+// The names of calls and of host work, in order.
 std::string order_of(const Program& program) {
   std::string order;
   for (const Node& node : program.nodes) {

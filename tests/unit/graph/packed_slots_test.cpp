@@ -1,4 +1,4 @@
-// Weights that the update of a run packs into the arena for the next run.
+// Tests weights that the update of a run packs into the arena for the next run.
 #include "mezzo/graph/packed_slots.h"
 
 #include <algorithm>
@@ -22,8 +22,8 @@
 namespace mezzo::graph {
 namespace {
 
-// The channels of an image shrink on their way, and with them the arena: there is room for the
-// packed weights.
+// Activations shrink along the network, and with them the used part of the arena: there is space
+// for packed weights.
 class PackedNet : public nn::Module {
  public:
   PackedNet() {
@@ -63,7 +63,7 @@ std::vector<DType> packed_dtypes() {
 
 using PackedTwins = Twins<PackedNet>;
 
-// Reads the weights of both so often.
+// Reads the weights of both that many times.
 void expect_same_logits(PackedTwins& twins, const Tensor& x, DType dtype, int readings) {
   const NoGrad guard;
   const amp::Autocast region(DType::kBf16, dtype != DType::kF32);
@@ -81,7 +81,7 @@ TEST(PackedRooms, StepsHaveTheBitsOfEagerOnes) {
   }
 }
 
-// What others read between runs, and other programs of the same weights with arenas of their own.
+// Other readers between runs, and other programs of the same weights with their own arenas.
 TEST(PackedRooms, OtherReadersAndOtherShapesComeBetween) {
   for (const DType dtype : packed_dtypes()) {
     PackedTwins twins(packed_net, kSgd, packed_options(dtype));
@@ -95,8 +95,8 @@ TEST(PackedRooms, OtherReadersAndOtherShapesComeBetween) {
   }
 }
 
-// A step that is skipped packs nothing, and has written over what was packed for it. That would be
-// kept, since weights are read more than once between updates.
+// A skipped step packs nothing, but has overwritten what was packed for it. Packed weights would
+// otherwise be kept, since these are read more than once between updates.
 TEST(PackedRooms, SkippedStepsLeaveNoPackedWeights) {
   for (const DType dtype : packed_dtypes()) {
     PackedTwins twins(packed_net, kSgd, packed_options(dtype),
@@ -111,7 +111,7 @@ TEST(PackedRooms, SkippedStepsLeaveNoPackedWeights) {
   }
 }
 
-// A plain step: how often it packs and what it takes.
+// A plain step: the number of packings and the memory that it takes.
 struct PlainStep {
   std::unique_ptr<nn::Module> net = packed_net();
   optim::Sgd sgd{net->parameters(), kSgd};
@@ -154,7 +154,7 @@ TEST(PackedRooms, TheNextRunPacksNothingInTheForwardPass) {
   }
 }
 
-// Goes back to the size of its images.
+// A network that returns to the size of its images.
 class EnlargingNet : public nn::Module {
  public:
   EnlargingNet() { add("down", down_), add("up", up_), add("fc", fc_); }
@@ -168,8 +168,8 @@ class EnlargingNet : public nn::Module {
 
 std::unique_ptr<EnlargingNet> enlarging_net() { return std::make_unique<EnlargingNet>(); }
 
-// A transposed convolution reads in the forward pass what others read in the backward pass, and the
-// other way round.
+// A transposed convolution reads in the forward pass the layout that others read in the backward
+// pass, and vice versa.
 TEST(PackedRooms, TransposedConvolutionsHaveThem) {
   for (const DType dtype : packed_dtypes()) {
     PlainStep plain{enlarging_net()};
@@ -232,7 +232,7 @@ TEST(PackedRooms, AnArenaGoesWithItsProgram) {
   EXPECT_LE(live(), with_program - arena);
 }
 
-// Rooms stay free from the update of their weight to the reader of the next run.
+// Slots stay free from the update of their weight to its reader in the next run.
 TEST(PackedRooms, NoValueLiesInARoomThatIsInUse) {
   PlainStep plain;
   const Batch batch = packed_batch(1);

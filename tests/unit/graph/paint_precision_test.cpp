@@ -32,16 +32,16 @@ std::vector<std::string> reasons(std::string_view lines, std::string_view return
   return result;
 }
 
-// The same call at one level.
+// The same call at another level.
 std::string paint_at(std::string_view level, std::string_view call) {
   const char* more = call.starts_with("layer_norm") ? ", %mean: f32[8], %rstd: f32[8]" : "";
   return paints(concat("  %0: f32[8, 8]", more, " = ", call, " [", level, "]\n"), "%0");
 }
 
 TEST(PaintPrecision, WorkedExample) {
-  // That of TF grappler's auto_mixed_precision, deny infer clear infer clear allow infer, where all
-  // before the last clear node become deny, and that one allow. OneFlow's rule for what is before
-  // an end makes the last one white as well.
+  // The example of TF grappler's auto_mixed_precision: deny infer clear infer clear allow infer.
+  // All nodes before the last clear node become deny, and that one allow. OneFlow's rule for nodes
+  // before an end also makes the last one white.
   const char* lines = R"(
   %0: f32[8, 8] = exp(x) [auto/bf16]
   %1: f32[8, 8] = add(%0, %0) [auto/bf16]
@@ -85,7 +85,7 @@ TEST(PaintPrecision, LevelsDecideAsAutocastDoes) {
 }
 
 TEST(PaintPrecision, OnlyLevelAutoLeavesAnythingToBeDecided) {
-  // A view between two products that level O2 paints, and one that takes what comes.
+  // A view between two products that level O2 paints, and one that takes any dtype.
   EXPECT_EQ(paints(R"(
   %0: f32[8, 8] = relu(x) [O2/bf16]
   %1: f32[8, 8] strides=[1, 8] = permute(%0) {shape=[1, 0]} [O2/bf16]
@@ -109,7 +109,7 @@ TEST(PaintPrecision, RefusesWhatAutocastRefuses) {
 }
 
 TEST(PaintPrecision, BlackFlowsForwardToGrayOnly) {
-  // The clear node leads to a product alone, so f32 ends there; what leads to a sum is in f32.
+  // The clear node only leads to a matrix product, so f32 ends there; what leads to a sum is f32.
   EXPECT_EQ(paints(R"(
   %0: f32[8, 8] = softmax(x) [auto/bf16]
   %1: f32[8, 8] = relu(%0) [auto/bf16]
@@ -131,7 +131,7 @@ TEST(PaintPrecision, SumsBetweenProductsAreWhite) {
 )";
   EXPECT_EQ(paints(lines, "%3"), "matmul bf16, add bf16, layer_norm bf16, matmul bf16");
   EXPECT_EQ(reasons(lines, "%3")[1], "between matmul and matmul");
-  // Before the first product and after the last there is nothing between.
+  // Nothing lies between before the first product and after the last.
   EXPECT_EQ(paints(R"(
   %0: f32[8, 8] = add(x, y) [auto/bf16]
   %1: f32[8, 8] = matmul(%0, w) [auto/bf16]
@@ -141,8 +141,9 @@ TEST(PaintPrecision, SumsBetweenProductsAreWhite) {
 }
 
 TEST(PaintPrecision, SumsThatSaveNoCastStay) {
-  // White, both summands are cast, and the sum back for the exponential: three casts. As it is, the
-  // product is widened and the sum cast for the second product: two.
+  // If the sum is white, both summands are cast, and the sum is cast back for the exponential:
+  // three casts. Otherwise the product is cast to f32 and the sum to 16 bits for the second
+  // product: two casts.
   const char* lines = R"(
   %0: f32[8, 8] = matmul(x, w) [auto/bf16]
   %1: f32[8, 8] = add(%0, y) [auto/bf16]
@@ -161,7 +162,7 @@ TEST(PaintPrecision, ClearNodesBeforeAProductAreWhite) {
   %2: f32[8, 8] = matmul(%1, w) [auto/bf16]
 )";
   EXPECT_EQ(paints(lines, "%2"), "relu bf16, permute bf16, matmul bf16");
-  // Somebody wants the result unrounded, even if x has 16 bits in any case.
+  // Another call needs the unrounded result, even if x has 16 bits in any case.
   const std::string more = concat(lines, "  %3: f32[8, 8] = matmul(x, w) [auto/bf16]\n");
   EXPECT_EQ(paints(more, "%2, %3, %0"), "relu -, permute bf16, matmul bf16, matmul bf16");
   EXPECT_EQ(paints(concat(more, "  %4: f32[8, 8] = exp(%0) [auto/bf16]\n"), "%2, %3, %4"),
@@ -172,7 +173,7 @@ TEST(PaintPrecision, ClearNodesBeforeAProductAreWhite) {
 }
 
 TEST(PaintPrecision, ClearNodesThatShrinkAreNotPaintedBefore) {
-  // To cast all for the sake of a part would convert more.
+  // Casting all values for the sake of some would convert more.
   EXPECT_EQ(paints(R"(
   %0: f32[2, 8] = slice(x) {axis=0 start=0 step=1 count=2} [auto/bf16]
   %1: f32[2, 8] = matmul(%0, w) [auto/bf16]
@@ -213,7 +214,7 @@ TEST(PaintPrecision, PaintsNotAcrossRegionsOfTwoDTypes) {
 )",
                    "%4"),
             "matmul bf16, add -, matmul f16, add f16, matmul f16");
-  // Two regions of the same dtype are as one.
+  // Two regions of the same dtype count as one.
   EXPECT_EQ(paints(R"(
   %0: f32[8, 8] = matmul(x, w) [O1/bf16]
   %1: f32[8, 8] = add(%0, x) [auto/bf16]
@@ -224,7 +225,7 @@ TEST(PaintPrecision, PaintsNotAcrossRegionsOfTwoDTypes) {
 }
 
 TEST(PaintPrecision, ARegionThatIsOffReadsWhatAutocastWouldGive) {
-  // The f32 sum is what the normalisation without a region gets, so it stays.
+  // The normalisation outside the region reads the f32 sum, so it stays f32.
   EXPECT_EQ(paints(R"(
   %0: f32[8, 8] = matmul(x, w) [auto/bf16]
   %1: f32[8, 8] = add(%0, x) [auto/bf16]

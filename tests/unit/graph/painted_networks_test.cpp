@@ -1,5 +1,5 @@
-// Whole networks, painted and cast: what becomes of each part, and that autocast would have made as
-// many casts or more.
+// Tests whole networks, painted and cast: the dtype of each part, and that autocast would have made
+// at least as many casts.
 #include <memory>
 
 #include <gtest/gtest.h>
@@ -46,7 +46,7 @@ TEST(PaintedNetworks, PerceptronWithLoss) {
   EXPECT_EQ(net.eager_casts, 3);
 }
 
-// The statistics that move on are host work, which reads f32 whatever x is.
+// Updating the running statistics is host work, which reads f32 whatever x is.
 constexpr const char* kBottleneck = R"(program(x: f32[2, 8, 4, 4] channels_last) {
   state conv1: f32[8, 8, 1, 1]
   state conv2: f32[8, 8, 1, 1]
@@ -69,7 +69,7 @@ TEST(PaintedNetworks, BottleneckWithBatchNorm) {
   EXPECT_EQ(net.paints,
             "conv2d bf16, batch_norm bf16, running_statistics -, relu bf16, conv2d bf16, add bf16, "
             "relu bf16, conv2d bf16");
-  // x, two weights, the result; autocast widens a summand and narrows what comes of it.
+  // x, two weights, the result; autocast also casts a summand to f32 and the result back.
   EXPECT_EQ(net.casts, 4);
   EXPECT_EQ(net.eager_casts, 6);
 }
@@ -105,13 +105,13 @@ TEST(PaintedNetworks, BlockOfATransformer) {
   return %17
 }
 )");
-  // The stream is f32 up to the first product, and in 16 bits from then on.
+  // The stream is f32 up to the first product, and 16 bits from then on.
   EXPECT_EQ(net.paints,
             "embedding -, add -, layer_norm -, linear bf16, linear bf16, linear bf16, "
             "permute bf16, matmul bf16, softmax f32, matmul bf16, add bf16, layer_norm bf16, "
             "linear bf16, gelu bf16, linear bf16, add bf16, layer_norm bf16, linear bf16");
-  // Five weights, the first normalisation, what goes into the softmax and comes out, the stream,
-  // the result.
+  // Five weights, the first normalisation, the input and output of the softmax, the stream, the
+  // result.
   EXPECT_EQ(net.casts, 10);
   EXPECT_EQ(net.eager_casts, 15);
 }
@@ -135,7 +135,7 @@ TEST(PaintedNetworks, SharedWeightsAndADiamond) {
   EXPECT_EQ(net.eager_casts, 6);
 }
 
-// Programs of twelve calls by chance, under one policy or several.
+// Programs of twelve random calls, under one policy or several.
 class RandomProgram {
  public:
   explicit RandomProgram(std::uint64_t seed) : state_(seed) {
@@ -187,7 +187,7 @@ TEST(PaintedNetworks, NeverMoreCastsThanAutocast) {
     const EagerRun eager(program);
     paint_precision(program);
     const std::string how = to_text(program);
-    std::vector<ValueId> outside;  // of regions, where values are what autocast gives
+    std::vector<ValueId> outside;  // outside of regions, where values have autocast's dtypes
     for (const Node& node : program.nodes) {
       if (node.policy == nullptr) outside.push_back(node.outputs[0]);
     }

@@ -1,4 +1,4 @@
-// Programs for the tests of precision passes, and what becomes of them in one line.
+// Programs for the tests of precision passes, and their paint in one line.
 #pragma once
 
 #include <string>
@@ -11,7 +11,7 @@
 
 namespace mezzo::graph {
 
-// The attributes of a call that shows none: those of the operation's first sample.
+// Adds attributes to a call without them: those of the operation's first sample.
 inline std::string with_attrs(std::string_view line) {
   const std::size_t name = line.find(" = ");
   const std::size_t open = line.find('(', name);

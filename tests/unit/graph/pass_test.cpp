@@ -29,7 +29,7 @@ constexpr const char* kText = R"(program(x: f32[2]) {
 
 const std::vector<Pass> kPasses{kFoldCasts, kDeadCode};
 
-// Sets the environment variable as long as it lives.
+// Sets the environment variable while it exists.
 class DisabledPasses {
  public:
   explicit DisabledPasses(const char* names) { setenv("MEZZO_DISABLE_PASSES", names, 1); }

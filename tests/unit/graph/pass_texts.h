@@ -12,7 +12,7 @@
 
 namespace mezzo::graph {
 
-// The result of the norm, of 8 KB, is read by the next operation and by its gradient.
+// The norm's result, of 8 KB, is read by the next operation and by its gradient.
 inline constexpr const char* kNormKeptForBackward = R"(program(x: f32[64, 32]) {
   %0: f32[64, 32] = relu(x)
   %1: f32[64, 32], %2: f32[32], %3: f32[32] = batch_norm(%0, _, _, _, _) {training=true relu=true eps=1e-05} @bn
@@ -25,8 +25,8 @@ inline constexpr const char* kNormKeptForBackward = R"(program(x: f32[64, 32]) {
 }
 )";
 
-// Expects the pass to make `changes` changes to the program `before` that result in `after`, which
-// leave nothing to do for it.
+// Expects that the pass makes `changes` changes to the program `before`, that the result is
+// `after`, and that running the pass again changes nothing.
 inline void expect_pass(const Pass& pass, std::string_view before, std::size_t changes,
                         std::string_view after) {
   Program program = parse_program(before);

@@ -1,5 +1,4 @@
-// A training of plain operations, eagerly and captured: what passes that join calls must leave as
-// it is.
+// A training with plain operations, eagerly and captured, for passes that join calls.
 #pragma once
 
 #include <cmath>
@@ -21,14 +20,14 @@ namespace mezzo::graph {
 struct PlainTraining {
   std::vector<Shape> parameters;
   Shape x;
-  // The loss of a batch. Operations and states of its own are made anew for each run of train().
+  // The loss of a batch. Its own operations and states are created anew for each run of train().
   std::function<Tensor(std::span<const Tensor> parameters, const Tensor& x)> loss;
-  std::optional<DType> dtype{};  // of the region of mixed precision, if there is one
+  std::optional<DType> dtype{};  // of the mixed-precision region, if there is one
 };
 
 using Numbers = std::vector<std::vector<double>>;
 
-// Steps of a training.
+// The steps of a training.
 class PlainRun {
  public:
   explicit PlainRun(const PlainTraining& training) : training_(training) {
@@ -63,8 +62,8 @@ class PlainRun {
   std::optional<optim::Sgd> optimizer_;
 };
 
-// The losses of some steps and the parameters in the end. `options`: captured, with these; else
-// eagerly. `text` gets the program.
+// The losses of some steps and the final parameters. `options`: captured with these; null: eager.
+// `text` receives the program.
 inline Numbers train(const PlainTraining& training, const CompileOptions* options = nullptr,
                      std::string* text = nullptr) {
   constexpr int kSteps = 4;
@@ -83,8 +82,8 @@ inline Numbers train(const PlainTraining& training, const CompileOptions* option
   return numbers;
 }
 
-// The captured training, whose program must contain `call`, with the numbers of the eager one; the
-// same bits if the tolerance is 0, which is that of a number beside the largest of its tensor.
+// Expects that the captured training, whose program must contain `call`, gives the values of the
+// eager one. `tolerance` is relative to the largest element of a tensor; 0 demands the same bits.
 inline void expect_trains_alike(const PlainTraining& training, const std::string& call,
                                 double tolerance = 0) {
   const Numbers eager = train(training);
@@ -106,7 +105,7 @@ inline void expect_trains_alike(const PlainTraining& training, const std::string
   }
 }
 
-// Without the pass, the captured training has the bits of the eager one, and no such call.
+// Expects that, without the pass, the captured training has the eager bits and no such call.
 inline void expect_plain_without(const char* pass, const PlainTraining& training,
                                  const std::string& call) {
   const CompileOptions options{.passes = {.disabled = {pass}}};

@@ -58,7 +58,7 @@ TEST(PoolBeforeRelu, WithGradients) {
 )");
 }
 
-// Both poolings go before the ReLU.
+// Both poolings move before the ReLU.
 TEST(PoolBeforeRelu, OfTwoPoolings) {
   Program program = parse_program(R"(program(x: f32[1, 2, 8, 8] channels_last) {
   %0: f32[1, 2, 8, 8] channels_last = relu(x)
@@ -72,7 +72,7 @@ TEST(PoolBeforeRelu, OfTwoPoolings) {
   EXPECT_EQ(std::string(program.nodes.back().op->name), "relu");
 }
 
-// A ReLU and a pooling of images that lie as `layout` says, and what follows them.
+// A ReLU and a pooling of images in that `layout`, and what follows them.
 std::string pooled_images(const std::string& layout, const std::string& more,
                           const std::string& results) {
   const std::string pixels = ": f32[2, 3, 4, 4]" + layout;
@@ -96,23 +96,23 @@ void expect_left(const std::string& more, const std::string& results,
   expect_no_change(kPoolBeforeRelu, pooled_images(layout, more, results));
 }
 
-// What else reads the ReLU, its gradient or the positions needs them where they are.
+// Other readers of the ReLU, its gradient or the positions need them where they are.
 TEST(PoolBeforeRelu, LeavesWhatOthersRead) {
   expect_left("", "%1, %0");
   expect_left("", "%1, %2");
   expect_left("  %3: f32[2, 3, 4, 4] channels_last = mul(%0, %0)\n", "%1, %3");
   expect_left(kPoolGrad + kReluGrad, "%1, %3, %4");
   expect_left(kPoolGrad + kReluGrad, "%1, %2, %4");
-  expect_left(kPoolGrad, "%1, %3");  // positions, by a gradient that goes elsewhere
+  expect_left(kPoolGrad, "%1, %3");  // the positions are read by an unrelated gradient
 }
 
-// The pooled image may be another when the ReLU's gradient looks at its signs.
+// The pooled image may have changed when the ReLU's gradient reads its signs.
 TEST(PoolBeforeRelu, LeavesWhatHostWorkMayChange) {
   expect_left("  host scale(%1)\n" + kPoolGrad + kReluGrad, "%4");
 }
 
 TEST(PoolBeforeRelu, LeavesGradientsOfSomethingElse) {
-  // The ReLU is not the result whose signs count, but the gradient.
+  // The ReLU's result is used as the gradient here, not as the value whose signs count.
   expect_left(kPoolGrad + "  %4: f32[2, 3, 4, 4] channels_last = relu_grad(%0, %3) #backward\n",
               "%1, %4");
   // The gradient has passed through another call.
@@ -122,7 +122,7 @@ TEST(PoolBeforeRelu, LeavesGradientsOfSomethingElse) {
               "%1, %5");
 }
 
-// The gradient of the pooling is channels-last, that of the ReLU lies as its argument does.
+// The pooling's gradient is channels-last, that of the ReLU has its argument's layout.
 TEST(PoolBeforeRelu, LeavesImagesThatLieOtherwise) {
   expect_left(kPoolGrad + "  %4: f32[2, 3, 4, 4] = relu_grad(%3, %0) #backward\n", "%1, %4", "");
 }
@@ -162,7 +162,7 @@ TEST(PoolBeforeRelu, CanBeLeftOut) {
   expect_plain_without("pool_before_relu", pooled_layers(kOverlapping), "= conv2d(");
 }
 
-// Small whole numbers, of which many are equal, and what is none.
+// Small integers, many of which are equal, and a NaN.
 Tensor equal_numbers(const Shape& shape, std::uint64_t seed) {
   Generator generator(seed);
   const Tensor x = randn(shape, generator);

@@ -1,5 +1,6 @@
-// Whole training steps as one recording: forward and backward pass, running statistics, the check
-// of gradients and losses, and the update, which skips by itself. The recorder is one for the CPU.
+// Tests whole training steps as one recording: forward and backward pass, running statistics, the
+// check of gradients and losses, and the update, which skips by itself. The recorder is one for the
+// CPU.
 #include <limits>
 
 #include <gtest/gtest.h>
@@ -20,7 +21,7 @@ const optim::SgdOptions kScheduledSgd{
     .lr = std::vector<double>{0.05, 0.02, 0.1, 0.03}, .momentum = 0.9, .dampening = 0.2};
 constexpr double kInfinity = std::numeric_limits<double>::infinity();
 
-// Steps of which some are skipped: at scales that overflow, and for images that are not finite.
+// Steps some of which are skipped: with scales that overflow, and for non-finite images.
 template <class Optimizer = optim::Sgd, class Options = optim::SgdOptions>
 void expect_one_recording(const amp::TrainNetworkOptions& amp,
                           const std::optional<amp::LossScaleOptions>& scaling,
@@ -37,7 +38,7 @@ void expect_one_recording(const amp::TrainNetworkOptions& amp,
     const TrainStepResult result = twins.step(batch);
     twins.expect_same_state();
     skipped += result.skipped ? 1 : 0;
-    // A run that ends early, as one without a finite loss does, is none that kernels are chosen in.
+    // A run that ends early, such as one without a finite loss, does not choose kernels.
     if (log.launches == 0 && result.nonfinite_loss) ++ended_early;
   }
   EXPECT_EQ(skipped, expected_skips);
@@ -45,7 +46,7 @@ void expect_one_recording(const amp::TrainNetworkOptions& amp,
   EXPECT_EQ(log.launches, kSteps - kEager - ended_early) << "one in each step";
 }
 
-// From 2^116 on the gradients of this loss leave f32.
+// From 2^116 on, the gradients of this loss overflow f32.
 const amp::LossScaleOptions kOverflows{.init_scale = 0x1p119, .growth_interval = 2};
 
 TEST(QueuedUpdate, AStepIsOneLaunchWhetherItIsSkippedOrNot) {
@@ -58,7 +59,7 @@ TEST(QueuedUpdate, AStepIsOneLaunchWhetherItIsSkippedOrNot) {
 
 TEST(QueuedUpdate, LossScalesMoveAsTheyDoEagerly) {
   RecorderLog log;
-  const optim::SgdOptions slow{.lr = 1e-6, .momentum = 0.9};  // the loss stays as steep as it is
+  const optim::SgdOptions slow{.lr = 1e-6, .momentum = 0.9};  // the loss keeps its slope
   Twins<amp::SmallNet> twins(small_net, slow, {.level = "O0"}, kOverflows, amp::steep_loss,
                              recorded_in(log));
   std::vector<bool> skipped;
@@ -73,7 +74,7 @@ TEST(QueuedUpdate, LossScalesMoveAsTheyDoEagerly) {
   EXPECT_EQ(log.launches, 12 - kEager);
 }
 
-// Below 1 it is unscaling that may overflow.
+// Below 1, unscaling may overflow.
 TEST(QueuedUpdate, ScalesBelowOne) {
   const amp::LossScaleOptions low{.init_scale = 0x1p-120, .min_scale = 0x1p-126};
   expect_one_recording<>({.level = "O0"}, low, kScheduledSgd, {5}, 1);
@@ -138,7 +139,7 @@ TEST(QueuedUpdate, ClippingIsPartOfIt) {
   }
 }
 
-// The host's part of queued work is done once in a run, also if its recording is refused.
+// The host's part of queued work runs once in a run, even if its recording is refused.
 TEST(QueuedUpdate, ARefusedRecordingCountsNothingTwice) {
   for (const int after : {0, 1}) {
     RecorderLog log;
@@ -154,7 +155,7 @@ TEST(QueuedUpdate, ARefusedRecordingCountsNothingTwice) {
   }
 }
 
-// State that is loaded lies elsewhere: the list of the update says where.
+// Loaded state has another address, which the list of the update contains.
 TEST(QueuedUpdate, LoadedStateIsSeenWithoutAnotherRecording) {
   RecorderLog log;
   manual_seed(3);
@@ -178,7 +179,7 @@ TEST(QueuedUpdate, LoadedStateIsSeenWithoutAnotherRecording) {
   EXPECT_EQ(log.recordings, 1);
 }
 
-// A graph of the user's: its update, too.
+// A user's graph, including its update.
 TEST(QueuedUpdate, UserGraphsAreOneLaunch) {
   for (const double max_norm : {0.0, 0.5}) {
     Training plain(0x1p118, max_norm);
@@ -202,7 +203,7 @@ TEST(QueuedUpdate, UserGraphsAreOneLaunch) {
   }
 }
 
-// Also of a recorded step that is skipped.
+// Also in a recorded step that is skipped.
 TEST(QueuedUpdate, UserGraphsPutBuffersBack) {
   Training plain;
   Training graphed;
@@ -223,8 +224,8 @@ TEST(QueuedUpdate, UserGraphsPutBuffersBack) {
   EXPECT_EQ(log.launches, 8 - kEager);
 }
 
-// compile(): what the scaler and the optimizer are told in the step is queued, and unscale_() with
-// what stands behind it is not.
+// compile(): calls of the scaler and the optimizer in the step are queued. unscale_() and
+// everything after it are not.
 TEST(QueuedUpdate, CompiledStepsWithPyTorchsNames) {
   for (const double max_norm : {0.0, 0.5}) {
     Training plain(0x1p118, max_norm);
@@ -247,7 +248,7 @@ TEST(QueuedUpdate, CompiledStepsWithPyTorchsNames) {
   }
 }
 
-// What unscale_() has found counts, also if clipping has made the gradients finite since.
+// The result of unscale_() counts, even if clipping has made the gradients finite since.
 TEST(QueuedUpdate, AnOverflowThatIsClippedAwayIsOne) {
   for (const double scale : {0x1p118, 4.0}) {
     Training plain(scale);
@@ -275,7 +276,7 @@ TEST(QueuedUpdate, AnOverflowThatIsClippedAwayIsOne) {
   }
 }
 
-// Two optimizers, of which one has nothing to do.
+// Two optimizers, one of which has nothing to do.
 TEST(QueuedUpdate, AnOptimizerWithoutGradients) {
   RecorderLog log;
   manual_seed(4);
@@ -304,7 +305,7 @@ TEST(QueuedUpdate, AnOptimizerWithoutGradients) {
   EXPECT_EQ(log.launches, 4 - kEager);
 }
 
-// Its recording looks at gradients as the first scaler asked for, at the places that it has for it.
+// The recording checks gradients as the first scaler requested, with that scaler's memory.
 TEST(QueuedUpdate, AStepIsAsItWasBehindOneOfAnotherScaler) {
   RecorderLog log;
   amp::SmallNet net;
@@ -322,7 +323,7 @@ TEST(QueuedUpdate, AStepIsAsItWasBehindOneOfAnotherScaler) {
   EXPECT_EQ(log.launches, 3) << "the last step launches what was recorded first";
 }
 
-// Behind the update of one optimizer the step goes on with other parameters.
+// After the update of one optimizer, the step continues with other parameters.
 TEST(QueuedUpdate, CallsBehindAnUpdateSeeIt) {
   RecorderLog log;
   manual_seed(9);

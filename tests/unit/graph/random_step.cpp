@@ -30,7 +30,7 @@ using TensorList = std::vector<Tensor>;
 const Shape kMatrix{6, 8};
 const Shape kImage{6, 8, 3, 3};
 
-// The places of RandomStep's own parameters.
+// The indices of RandomStep's own parameters.
 enum Own : std::size_t { kSquare, kOther, kVector, kScale, kTaps, kPoint, kOwn };
 
 TensorList make_own(std::uint64_t seed) {
@@ -45,7 +45,7 @@ TensorList make_own(std::uint64_t seed) {
   return own;
 }
 
-// The calls of one run. What it chooses depends on the seed alone.
+// The calls of one run. Its choices depend only on the seed.
 class Forward {
  public:
   Forward(const RandomStepOptions& options, const TensorList& own, nn::BatchNorm& norm,
@@ -70,7 +70,7 @@ class Forward {
     return -mean(sum(picked, {1})) + picture.astype(DType::kF32) * 0.5;
   }
 
-  // Some of what was computed last.
+  // Some of the latest values.
   TensorList values() { return {matrices_.back().detach(), images_.back().detach(), image() * 2}; }
 
  private:
@@ -80,7 +80,7 @@ class Forward {
   const Tensor& matrix() { return matrices_[below(matrices_.size())]; }
   const Tensor& image() { return images_[below(images_.size())]; }
 
-  // One of the last values is dropped now and then, so that not all of them live to the end.
+  // Occasionally drops one of the last values, so that not all of them live to the end.
   static void keep(TensorList& values, Tensor value) {
     if (values.size() > 4) values.erase(values.begin() + 1);
     values.push_back(std::move(value));
@@ -158,10 +158,10 @@ class Forward {
     }
   }
 
-  // Residuals have the dtype of what they are added to, outside of regions too.
+  // Residuals have the dtype of the values to which they are added, even outside of regions.
   static Tensor same(const Tensor& x) { return x.astype(DType::kF32); }
 
-  // 16 bits and back, or to stay.
+  // Casts to 16 bits, with or without a cast back.
   Tensor rounded(const Tensor& x) {
     if (!mixed_) return x * -1.5;
     const DType lower = any_lower();

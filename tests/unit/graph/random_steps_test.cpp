@@ -1,4 +1,4 @@
-// Steps made up by chance, captured and improved, against the same steps run eagerly.
+// Compares random steps, captured and optimised, with the same steps run eagerly.
 #include <algorithm>
 #include <cmath>
 
@@ -12,8 +12,8 @@
 namespace mezzo::graph {
 namespace {
 
-constexpr std::uint64_t kSteps = 100;  // that a test makes up
-constexpr std::uint64_t kRuns = 4;     // of each; recordings begin at the third
+constexpr std::uint64_t kSteps = 100;  // steps per test
+constexpr std::uint64_t kRuns = 4;     // per step; recordings begin with the third
 
 using Numbers = std::vector<std::vector<double>>;
 
@@ -23,7 +23,7 @@ Numbers numbers_of(const std::vector<Tensor>& tensors) {
   return all;
 }
 
-// What a training leaves: the results of each run, looked at behind the last, and the state.
+// The outcome of a training: the results of each run, read after the last, and the state.
 struct Trained {
   std::vector<Numbers> results{};
   Numbers state{};
@@ -54,8 +54,8 @@ Trained train_compiled(const RandomStepOptions& options, const CompileOptions& h
   return train(step, [&](std::span<const Tensor> batch) { return compiled(batch); });
 }
 
-// The largest difference in units of the largest number of a tensor; infinite where one is finite
-// and the other is not.
+// The largest difference relative to the largest element of a tensor; infinite where only one of
+// them is finite.
 double difference(const Numbers& a, const Numbers& b) {
   if (a.size() != b.size()) return HUGE_VAL;
   double worst = 0;
@@ -86,7 +86,7 @@ double difference(const Trained& a, const Trained& b) {
   return worst;
 }
 
-// The worst one of the first run: later ones begin with parameters that differ already.
+// The worst difference of the first run: later ones start from parameters that already differ.
 double first_difference(const Trained& a, const Trained& b) {
   return difference(a.results[0], b.results[0]);
 }
@@ -96,7 +96,7 @@ std::string name_of(const RandomStepOptions& options) {
 }
 
 TEST(RandomSteps, HaveTheBitsOfEagerOnes) {
-  // Left out are passes that round in other places.
+  // Passes that round in other places are left out.
   const CompileOptions exact{
       .passes = {.disabled = {"paint_precision", "fuse_norm", "fuse_bias", "fuse_cross_entropy"}}};
   for (const bool mixed : {false, true}) {
@@ -121,8 +121,8 @@ TEST(RandomSteps, HaveTheSameBitsRecordedOrNot) {
   }
 }
 
-// Roundings of f32 make hardly more than 2^-18 of a tensor's largest number out of it. Half of the
-// digits is what they must leave where a sum happens to cancel.
+// f32 rounding errors hardly exceed 2^-18 of a tensor's largest element. Half of the digits must
+// remain where a sum happens to cancel.
 TEST(RandomSteps, KeepTheirResultsWithAllPasses) {
   for (std::uint64_t seed = 0; seed < kSteps; ++seed) {
     const RandomStepOptions options{.seed = seed};
@@ -131,8 +131,8 @@ TEST(RandomSteps, KeepTheirResultsWithAllPasses) {
   }
 }
 
-// What is painted may be rounded at other places than by regions, but is as far from f32. Most
-// steps are exactly as far; now and then a rounding more turns a decision over.
+// A painted step may round in other places than regions do, but is as close to f32. Most steps are
+// exactly as close; now and then an additional rounding flips a decision.
 TEST(RandomSteps, AreAsExactPaintedAsInRegions) {
   for (std::uint64_t seed = 0; seed < kSteps; ++seed) {
     RandomStepOptions options{.seed = seed, .mixed = true};

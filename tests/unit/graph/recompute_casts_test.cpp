@@ -34,7 +34,7 @@ TEST(RecomputeCasts, WhatIsNeededInBackwardIsWidenedThere) {
 )");
 }
 
-// The cast rounds; or what it reads may be other numbers by then.
+// The cast rounds, or its input may have changed by then.
 TEST(RecomputeCasts, NotWhatRoundsNorWhatHostWorkMayChange) {
   expect_no_change(kRecomputeCasts, R"(program(x: f32[64, 32]) {
   state w: bf16[64, 32]
@@ -52,7 +52,7 @@ TEST(RecomputeCasts, NotWhatRoundsNorWhatHostWorkMayChange) {
 )");
 }
 
-// As much memory is needed for %0 and the sigmoid's result.
+// %0 and the sigmoid's result need the same amount of memory.
 TEST(RecomputeCasts, NotIfTheArenaStaysAsLarge) {
   expect_no_change(kRecomputeCasts, R"(program(x: bf16[64, 32]) {
   %0: bf16[64, 32] = relu(x)

@@ -1,4 +1,4 @@
-// Convolutions that are computed again: programs before and after.
+// Tests the recomputation of convolutions: programs before and after the pass.
 #include <string>
 
 #include <gtest/gtest.h>
@@ -18,12 +18,12 @@ std::string replaced(std::string text, const std::string& from, const std::strin
   return text;
 }
 
-// A product beside which a convolution is little work. The program returns it: it takes nothing of
-// the arena.
+// A product compared with which a convolution is little work. The program returns it, so it takes
+// no part of the arena.
 const std::string kProduct =
     "  %0: f32[2048, 2048] = matmul(a, b) {transpose_a=false transpose_b=false f32_result=false}\n";
 
-// The program of these lines, behind a large product. N and W stand for images of few and of many
+// The program of these lines, after a large product. N and W stand for images of few and of many
 // channels.
 std::string text_of(const std::string& lines, const std::string& states = "") {
   const std::string conv = "stride=[1, 1] padding=[0, 0, 0, 0] dilation=[1, 1] groups=1";
@@ -40,7 +40,7 @@ std::string text_of(const std::string& lines, const std::string& states = "") {
                   "{conv=(" + conv + ") size=[32, 32] f32_result=false format=contiguous}");
 }
 
-// What the convolution has made is there through three more results, and then read.
+// The convolution's result is kept while three more are computed, and then read.
 const std::string kKept = text_of(R"(  %1: N = relu(x)
   %2: W = conv2d(%1, w, _) {conv} @conv
   %3: W = sigmoid(%2)
@@ -73,7 +73,7 @@ TEST(RecomputeConvs, TheArenaIsSmaller) {
   EXPECT_EQ(plan_memory(program).arena_bytes, before - result);
 }
 
-// The norm is computed again, behind the gradient by images. It has to be there earlier now.
+// The norm is recomputed after the gradient with respect to images; it now has to come earlier.
 TEST(RecomputeConvs, ItsNormComesFirst) {
   const std::string forward = R"(  %1: N = relu(x)
   %2: N, %3: f32[4], %4: f32[4] = batch_norm(%1, _, _, _, _) {training=true relu=true eps=1e-05} @norm
@@ -103,7 +103,7 @@ TEST(RecomputeConvs, ItsNormComesFirst) {
 )"));
 }
 
-// The second reads what the first has made, which is computed again itself.
+// The second reads the result of the first, which is itself recomputed.
 TEST(RecomputeConvs, OneBehindTheOther) {
   const std::string states = "  state v: f32[64, 64, 1, 1]\n";
   const std::string forward = R"(  %1: N = relu(x)
@@ -133,7 +133,7 @@ TEST(RecomputeConvs, OneBehindTheOther) {
                       states));
 }
 
-// The caller has what was cast. It is read once more, for the gradient.
+// The caller owns the value before the cast. It is read once more, for the gradient.
 TEST(RecomputeConvs, ACastOfAnInput) {
   const std::string forward = R"(program(x: f32[64, 64]) {
   %0: bf16[64, 64] = cast(x) {dtype=bf16} @conv
@@ -158,7 +158,7 @@ TEST(RecomputeConvs, ACastOfAnInput) {
 )");
 }
 
-// Without the product, the convolution is much of what there is to do.
+// Without the product, the convolution is a large part of the work.
 TEST(RecomputeConvs, NotIfItIsMuchOfTheWork) {
   const std::string little = "  %0: f32[2, 4, 32, 32] channels_last = sigmoid(x)\n";
   expect_no_change(kRecomputeConvs, replaced(kKept, kProduct, little));
@@ -179,7 +179,7 @@ TEST(RecomputeConvs, NotIfTheProgramReturnsIt) {
   expect_no_change(kRecomputeConvs, replaced(kKept, "return %0, %7", "return %0, %7, %2"));
 }
 
-// The images have gone by then, and are as large as the result.
+// The images are no longer alive by then, and are as large as the result.
 TEST(RecomputeConvs, NotIfItsImagesWouldHaveToStay) {
   expect_no_change(kRecomputeConvs, text_of(R"(  %1: N = relu(x)
   %2: W = conv2d(%1, w, _) {conv} @first
@@ -193,7 +193,7 @@ TEST(RecomputeConvs, NotIfItsImagesWouldHaveToStay) {
                                             "  state v: f32[64, 64, 1, 1]\n"));
 }
 
-// Host work may change the weight, unless it says that nothing else sees what it does.
+// Host work may change the weight, unless it says that only its own leaves see the change.
 TEST(RecomputeConvs, NotIfItsWeightMayBeAnotherByThen) {
   const std::string with_work = replaced(kKept, "  %6: ", "  host change()\n  %6: ");
   expect_no_change(kRecomputeConvs, with_work);
@@ -202,7 +202,7 @@ TEST(RecomputeConvs, NotIfItsWeightMayBeAnotherByThen) {
   EXPECT_EQ(recompute_convs(program), 1U);
 }
 
-// The gradient by images would be wrong if that happened.
+// The gradient with respect to images would be wrong if that happened.
 TEST(RecomputeConvs, AWeightThatBackwardReadsStays) {
   Program program = parse_program(text_of(R"(  %1: N = relu(x)
   %2: W = conv2d(%1, w, _) {conv} @conv

@@ -1,4 +1,4 @@
-// Trainings whose programs compute convolutions again: the bits of those that keep them.
+// Tests trainings that recompute convolutions: they have the bits of those that keep them.
 #include <algorithm>
 #include <functional>
 #include <memory>
@@ -17,7 +17,7 @@ namespace mezzo::graph {
 namespace {
 
 // The second convolution makes four times as many channels of normalised images, and is little work
-// beside the third.
+// compared with the third.
 class WideConvs : public nn::Module {
  public:
   WideConvs() {
@@ -59,7 +59,7 @@ Batch batch_of(std::uint64_t seed, std::int64_t n = 8) {
   return {randn({n, 3, 32, 32}, generator), from_values(labels, {n})};
 }
 
-// A captured training in a region of that dtype, none for f32.
+// A captured training in a region of that dtype; f32 without one.
 class ConvTraining {
  public:
   ConvTraining(const MakeNet& make_net, DType dtype, const PassOptions& passes = {},
@@ -151,8 +151,8 @@ TEST(RecomputeConvsInTraining, Recorded) {
   EXPECT_GT(log.launches, 0);
 }
 
-// The share of the work that it may add is that of little arithmetic and much memory: less than
-// that of the arithmetic.
+// The pass measures work in arithmetic and in memory, so the added share of the arithmetic alone is
+// smaller than the limit.
 TEST(RecomputeConvsInTraining, IsASmallShareOfTheArithmetic) {
   for (const MakeNet& make_net : {MakeNet(wide_net), MakeNet(resnet20)}) {
     ConvTraining training(make_net, DType::kBf16);

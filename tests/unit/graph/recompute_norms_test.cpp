@@ -21,7 +21,7 @@ TEST(RecomputeNorms, WhatIsNeededInBackwardIsComputedThere) {
 )");
 }
 
-// Keeping x for this alone would cost as much as y.
+// Keeping x only for this would cost as much as y.
 TEST(RecomputeNorms, NotIfItsInputIsNotKeptAnyway) {
   expect_no_change(kRecomputeNorms, R"(program(x: f32[64, 32]) {
   %0: f32[64, 32] = relu(x)
@@ -49,8 +49,8 @@ TEST(RecomputeNorms, NotIfTheProgramReturnsItOrAViewReadsIt) {
 )");
 }
 
-// Blocks in a row, each of which adds the result of the one before: the second block's result
-// stays, for it could only be computed again from that of the first.
+// Consecutive blocks, each of which adds the result of the one before. The second block's result
+// stays, since it could only be recomputed from that of the first.
 TEST(RecomputeNorms, EveryOtherOfResidualBlocksInARow) {
   expect_pass(kRecomputeNorms, R"(program(x: f32[64, 32]) {
   %0: f32[64, 32] = relu(x)
@@ -99,7 +99,7 @@ TEST(RecomputeNorms, NotIfItsResidualIsNotKeptAnyway) {
 )");
 }
 
-// A norm by given statistics has no others to be computed again by.
+// A norm with given statistics has no others from which it could be recomputed.
 TEST(RecomputeNorms, NotInInference) {
   expect_no_change(kRecomputeNorms, R"(program(x: f32[64, 32], mean: f32[32], var: f32[32]) {
   %0: f32[64, 32] = relu(x)

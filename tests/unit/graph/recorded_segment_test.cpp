@@ -19,7 +19,7 @@ Circumstances at(int& place) { return {.places = {&place}}; }
 
 class RecordedSegmentTest : public testing::Test {
  protected:
-  // Records, and launches so often.
+  // Records, and launches that many times.
   void use(int times) {
     segment_.keep(Ref<Recording>(new Launches(launches_)), at(here_));
     launches_ = 0;
@@ -62,10 +62,10 @@ TEST_F(RecordedSegmentTest, IsGivenUpWhenItsInputsKeepMoving) {
   for (int i = 0; i < 3; ++i) {
     use(9);
     segment_.drop();
-    segment_.drop();  // of nothing: does not count
+    segment_.drop();  // empty, so it does not count
   }
   EXPECT_TRUE(segment_.may_record());
-  use(10);  // one that paid: the others are forgotten
+  use(10);  // it pays off: earlier failures are forgotten
   segment_.drop();
   for (int i = 0; i < 4; ++i) {
     EXPECT_TRUE(segment_.may_record());

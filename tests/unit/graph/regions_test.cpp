@@ -1,4 +1,4 @@
-// What a captured step makes of regions of mixed precision, against what they make of it eagerly.
+// Compares captured steps with mixed-precision regions with the same steps run eagerly.
 #include <gmock/gmock.h>
 
 #include "mezzo/amp/autocast.h"
@@ -56,7 +56,7 @@ TEST(Regions, CastsToTheDTypeThatIsThereLeaveTheLayout) {
   expect_the_same(sums, randn({33, 65}));
 }
 
-// One of the parts is added to the sum of the others, whichever way the step calls them.
+// One part is added to the sum of the others, whatever the order of the step's calls.
 TEST(Regions, CastsToTheDTypeThatIsThereLeaveTheOrderOfGradients) {
   manual_seed(3);
   const auto gradient = [](std::span<const Tensor> in) -> std::vector<Tensor> {
@@ -71,11 +71,11 @@ TEST(Regions, CastsToTheDTypeThatIsThereLeaveTheOrderOfGradients) {
   expect_the_same(gradient, randn({64}));
 }
 
-// What is decided for the calls that are left is not what belongs to one that failed.
+// Decisions for the remaining calls must not use what belonged to the failed one.
 TEST(Regions, AFailureThatTheStepCatchesLeavesNothing) {
   manual_seed(4);
   const auto falls_back = [](std::span<const Tensor> in) -> std::vector<Tensor> {
-    const Tensor& x = in[0];  // [4, 5], which no product of two takes
+    const Tensor& x = in[0];  // [4, 5], which cannot be multiplied by itself
     Tensor y = exp(x);
     try {
       y = matmul(y, x);

@@ -1,4 +1,5 @@
-// Replays of recordings against eager steps: the same bits. The recorder is one for the CPU.
+// Compares replays of recordings with eager steps: they have the same bits. The recorder is one for
+// the CPU.
 #include "mezzo/graph/replay.h"
 
 #include <limits>
@@ -24,7 +25,7 @@ namespace {
 using Tensors = std::span<const Tensor>;
 using Values = std::vector<double>;
 
-// Forward and backward pass are one recording: loss and gradients are looked at behind them.
+// Forward and backward pass are one recording: loss and gradients are checked after it.
 TEST(Replay, TrainingHasTheBitsOfEagerSteps) {
   for (const char* level : {"O0", "O1", "O2", "O3"}) {
     for (const DType dtype : {DType::kBf16, DType::kF16}) {
@@ -57,7 +58,7 @@ TEST(Replay, SkippedStepsAreSkipped) {
   EXPECT_EQ(log.launches, 8 - kEager - 1) << "the first ended early, the others skip by themselves";
 }
 
-// The copy of an edited parameter is a new one, at another place.
+// The copy of an edited parameter is a new one, at another address.
 TEST(Replay, EditedParametersAreSeen) {
   RecorderLog log;
   Twins<amp::SmallNet> twins(small_net, kSgd, {.level = "O2", .dtype = DType::kBf16}, std::nullopt,
@@ -105,7 +106,7 @@ TEST(Replay, ViewsFollowParametersThatLieElsewhere) {
   }
 }
 
-// It may keep what it gets.
+// The host work may keep its inputs.
 TEST(Replay, InputsThatHostWorkReadsAreNotWrittenOverByTheNextRun) {
   RecorderLog log;
   std::vector<Tensor> kept;
@@ -127,7 +128,7 @@ TEST(Replay, InputsThatHostWorkReadsAreNotWrittenOverByTheNextRun) {
   }
 }
 
-// The recording reads where in the stream a run starts; the rest of the mask it computes.
+// The recording reads the run's start in the stream and computes the rest of the mask.
 TEST(Replay, DropoutIsRecordedAndDrawsOtherNumbersInEveryRun) {
   class Net : public nn::Module {
    public:
@@ -151,7 +152,7 @@ TEST(Replay, DropoutIsRecordedAndDrawsOtherNumbersInEveryRun) {
   EXPECT_EQ(log.launches, 6 - kEager);
 }
 
-// A program that gives back one of its inputs, a view of another, and results.
+// A program that returns one of its inputs, a view of another, and results.
 TEST(Replay, WhatARunReturnsIsTheCallers) {
   RecorderLog log;
   const auto step = [](Tensors in) {
@@ -176,7 +177,7 @@ TEST(Replay, WhatARunReturnsIsTheCallers) {
 // A chain of calls, of which only the sum is returned.
 std::vector<Tensor> chain(Tensors in) { return {sum(relu(exp(relu(in[0] * 2) + 1)))}; }
 
-// Six runs of the chain.
+// Runs the chain six times.
 void expect_chain(RecorderLog& log) {
   CompiledStep compiled = compile(chain, {.record = recorded_in(log)});
   for (int i = 0; i < 6; ++i) {
@@ -185,7 +186,7 @@ void expect_chain(RecorderLog& log) {
   }
 }
 
-// 16-bit gradients become f32 when they are unscaled; what is returned behind that is f32, too.
+// 16-bit gradients become f32 when they are unscaled; they are also returned as f32.
 TEST(Replay, UnscaledGradientsAreReturnedUnrounded) {
   const Tensor w = (randn({8, 8}) * 0.3).astype(DType::kBf16).detach().set_requires_grad(true);
   optim::Sgd sgd({w}, {.lr = 0.1});

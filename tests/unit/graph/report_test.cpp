@@ -174,7 +174,7 @@ TEST(GraphReport, ModulesThatAreSetAreTheReason) {
   EXPECT_THAT(text, testing::HasSubstr("relu bf16 white, level O2\n"));
 }
 
-// Padding in the dtype of what it is joined with.
+// Padding in the dtype of the tensor to which it is concatenated.
 class Padded final : public nn::Module {
  public:
   Padded() { add("conv", conv_), add("fc", fc_); }
@@ -205,7 +205,7 @@ TEST(GraphReport, TensorsOfTheNetworksOwnHaveTheDtypeThatTheyRunWith) {
       << described(report.calls);
 }
 
-// The dtypes are those of autocast then.
+// The dtypes are then those of autocast.
 TEST(GraphReport, WithoutThePassThatPaints) {
   const amp::Policy policy{.level = amp::Level::kO2, .lower = DType::kBf16};
   const Reported painted(policy);

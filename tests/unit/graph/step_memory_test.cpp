@@ -1,4 +1,5 @@
-// What steps take in memory: no more captured than eagerly, also beside what is done in between.
+// Tests the memory of steps: captured steps need no more than eager ones, even with other work in
+// between.
 #include <cmath>
 #include <functional>
 #include <memory>
@@ -24,7 +25,7 @@
 namespace mezzo::graph {
 namespace {
 
-// A layer of a transformer, written by hand. x: [n, tokens, width].
+// A hand-written transformer layer. x: [n, tokens, width].
 class TransformerBlock final : public nn::Module {
  public:
   TransformerBlock(std::int64_t width, std::int64_t heads)
@@ -62,7 +63,7 @@ class TransformerBlock final : public nn::Module {
   nn::Linear down_{4 * width_, width_};
 };
 
-// Images in patches of 4x4 pixels through two such layers.
+// Images in patches of 4x4 pixels, through two such layers.
 class SmallVit final : public nn::Module {
  public:
   SmallVit() {
@@ -86,7 +87,7 @@ class SmallVit final : public nn::Module {
   nn::Linear head_{kWidth, 10};
 };
 
-// A recurrent network, written by hand. x: [n, steps, 24].
+// A hand-written recurrent network. x: [n, steps, 24].
 class SmallGru final : public nn::Module {
  public:
   SmallGru() {
@@ -137,7 +138,7 @@ std::vector<Work> works() {
       {"unet", [] { return std::make_unique<test::TinyUnet>(3, 4); }, {8, 3, 32, 32}, {8, 32, 32}}};
 }
 
-// Of three steps with an evaluation after each.
+// The peak memory of three steps with an evaluation after each.
 std::int64_t peak_of(const Work& work, DType dtype, bool graph) {
   manual_seed(1);
   const auto net = work.make();
@@ -157,8 +158,8 @@ std::int64_t peak_of(const Work& work, DType dtype, bool graph) {
   return cpu_allocator().stats().peak_bytes;
 }
 
-// On top of the arena come what does not fit into the part of it that is free, and the buffers of
-// the threads of a kernel, which do not grow with the network.
+// Memory besides the arena: what does not fit into its free part, and the thread buffers of a
+// kernel, which do not grow with the network.
 constexpr std::int64_t kThreadBuffers = 1 << 19;
 
 TEST(StepMemory, NoMoreCapturedThanEagerlyWithEvaluationsInBetween) {
@@ -193,7 +194,7 @@ TEST(StepMemory, ProgramsOfOneStepShareTheirArena) {
   EXPECT_EQ(one.run(kFew), 8.0 * kFew);
   EXPECT_EQ(one.step.programs(), 2U);
   EXPECT_EQ(live_bytes(), with_one);
-  // In turn, and after a larger one has come: the same results.
+  // Alternating, and after a larger one: the results are the same.
   EXPECT_EQ(one.run(kMany), 8.0 * kMany);
   EXPECT_EQ(one.run(2 * kMany), 16.0 * kMany);
   EXPECT_EQ(one.run(kFew), 8.0 * kFew);

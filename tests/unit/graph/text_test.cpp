@@ -109,7 +109,7 @@ TEST(ProgramText, NumbersValuesAsTheyAppear) {
 )");
 }
 
-// Strides of sizes 1 say nothing, but a text that lost them would be of another program.
+// Strides of size-1 axes are irrelevant, but a text without them would be another program.
 TEST(ProgramText, KeepsStridesExactly) {
   for (const ValueSpec& spec :
        {ValueSpec::dense({2, 3, 1, 1}, DType::kF16), ValueSpec{{2, 1}, DType::kF32, {1, 7}},
@@ -148,7 +148,7 @@ TEST(ProgramText, RulesOfTheUserAreShownAndNotReadBack) {
             "policies without such rules can be read");
 }
 
-// The message for a program of one line between `program(x: f32[2]) {` and `return`.
+// The message for a program with one line between `program(x: f32[2]) {` and `return`.
 std::string fault_of(std::string_view line) {
   const std::string text = concat("program(x: f32[2]) {\n  ", line, "\n  return\n}\n");
   return message_of<ArgumentError>([&] { parse_program(text); });

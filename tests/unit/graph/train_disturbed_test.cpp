@@ -1,6 +1,6 @@
-// Trainings that are disturbed between their steps, eagerly and captured: modes, frozen, edited and
-// replaced parameters, regions, batch sizes, overflows, and steps that throw while they are
-// captured.
+// Tests trainings that are disturbed between their steps, eagerly and captured: modes, frozen,
+// edited and replaced parameters, regions, batch sizes, overflows, and steps that throw during the
+// capture.
 #include <algorithm>
 #include <cmath>
 #include <memory>
@@ -65,7 +65,7 @@ struct Interrupted : std::runtime_error {
   Interrupted() : std::runtime_error("interrupted") {}
 };
 
-// A hook makes a captured step be captured again, and this one interrupts that.
+// A hook makes a captured step be captured again, and this one interrupts the capture.
 class Interrupt final : public nn::ForwardHook {
  public:
   Tensor around(nn::Module& /*module*/, const Tensor& /*x*/, const Forward& /*forward*/) override {
@@ -73,10 +73,10 @@ class Interrupt final : public nn::ForwardHook {
   }
 };
 
-// One training. What it does depends on the seed alone.
+// One training. Its actions depend only on the seed.
 class DisturbedRun {
  public:
-  // `how`: captured so; null: eager.
+  // `how`: captured with these options; null: eager.
   DisturbedRun(std::uint64_t seed, const CompileOptions* how)
       : chance_(seed), net_((manual_seed(seed), std::make_unique<TwiceNet>())) {
     clips_ = flip();
@@ -92,7 +92,7 @@ class DisturbedRun {
     compiled_.emplace([this](std::span<const Tensor> batch) { return step(batch); }, options);
   }
 
-  // The results of all steps, looked at behind the last, and the state behind each.
+  // The results of all steps, read after the last, and the state after each.
   AllValues run() {
     std::vector<Tensor> results;
     AllValues numbers;
@@ -154,7 +154,7 @@ class DisturbedRun {
     param.set_requires_grad(!param.requires_grad());
   }
 
-  // In place, or by another tensor, which the optimizer does not know.
+  // Edits a parameter in place, or replaces it by a tensor that the optimizer does not know.
   void edit() {
     const std::vector<NamedTensor> state = net_->state();
     const std::size_t chosen = below(net_->parameters().size());
@@ -183,7 +183,7 @@ class DisturbedRun {
     const std::vector<Tensor> batch = next_batch();
     EXPECT_THROW(compiled_.has_value() ? (*compiled_)(batch) : step(batch), Interrupted);
     net_->find("fc")->remove_forward_hook(hook.get());
-    // The eager step has come as far as that; the captured one has not begun.
+    // The eager step has got this far; the captured one has not begun.
     default_generator().set_position(position);
     for (std::size_t i = 0; i < buffers.size(); ++i) {
       copy_elements(buffers[i], net_->named_buffers()[i].tensor);

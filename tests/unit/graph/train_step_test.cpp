@@ -1,4 +1,4 @@
-// Graph mode against eager mode: the same bits, whatever happens in a step.
+// Compares graph mode with eager mode: the same bits, whatever happens in a step.
 #include <limits>
 
 #include "mezzo/amp/autocast.h"
@@ -26,7 +26,7 @@ TEST(GraphTrainStep, EveryLevelAndDtype) {
   }
 }
 
-// The scale starts where gradients overflow, comes down, grows again and overflows again.
+// The scale starts where gradients overflow, falls, grows again and overflows again.
 TEST(GraphTrainStep, TheScaleTakesTheSameWay) {
   Twins<amp::SmallNet> twins(small_net, kSgd, {.level = "O0"},
                              amp::LossScaleOptions{.init_scale = 0x1p119, .growth_interval = 2},
@@ -64,7 +64,7 @@ TEST(GraphTrainStep, MicroBatchesAndClipping) {
   twins.expect_same_state();
 }
 
-// Eager steps end at the first such part, captured ones look behind the last.
+// Eager steps end at the first such part, captured ones check after the last.
 TEST(GraphTrainStep, AnInfinitePartOfABatchSkipsTheStep) {
   for (const std::int64_t bad : {0, 1, 2}) {
     Twins<amp::SmallNet> twins(small_net, kSgd,
@@ -87,7 +87,7 @@ TEST(GraphTrainStep, AnotherBatchSizeIsCapturedAgain) {
   twins.expect_same_state();
 }
 
-// A step that is told nothing of precision computes in the region that it is called in.
+// A step without a precision setting uses the region in which it is called.
 TEST(GraphTrainStep, InACallersRegion) {
   Twins<amp::SmallNet> twins(small_net, kSgd, {.step = {.micro_batches = 2}},
                              amp::LossScaleOptions{.init_scale = 256});

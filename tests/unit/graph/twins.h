@@ -24,7 +24,7 @@ inline const optim::SgdOptions kSgd{.lr = 0.05, .momentum = 0.9, .weight_decay =
 template <class Net, class Optimizer = optim::Sgd>
 class Twins {
  public:
-  // Steps that are made from one manager would share its scale.
+  // Steps made from one manager would share its scale.
   template <class MakeNet, class Options>
   Twins(const MakeNet& make_net, const Options& options, const amp::TrainNetworkOptions& amp,
         const std::optional<amp::LossScaleOptions>& scaling = std::nullopt,
@@ -34,7 +34,7 @@ class Twins {
     graph_.step.set_execution(captured(*graph_.net, record));
   }
 
-  // One step of both; expects the same results.
+  // Runs one step of both and expects the same results.
   TrainStepResult step(const Batch& batch) {
     manual_seed(++seed_);
     const TrainStepResult eager = eager_.step(batch.images, batch.labels);

@@ -1,4 +1,4 @@
-// A network that finds the class of every pixel, trained in 16 bits, eagerly and captured.
+// Tests a segmentation network that is trained in 16 bits, eagerly and captured.
 #include "mezzo/amp/autocast.h"
 #include "mezzo/amp/plan.h"
 #include "tests/unit/graph/twins.h"
@@ -9,7 +9,7 @@ namespace {
 
 using test::TinyUnet;
 
-// Pixels are classed by their size: below -0.5, above 0.5, or between.
+// A pixel's class depends on its value: below -0.5, above 0.5, or between.
 Batch pixels(std::uint64_t seed) {
   Generator generator(seed);
   const Tensor images = randn({4, 1, 12, 10}, generator);

@@ -1,4 +1,5 @@
-// What early updates leave of the memory plan: norms that need no memory, and rooms for weights.
+// Tests how early updates affect the memory plan: norms without memory, and slots for packed
+// weights.
 #include <algorithm>
 #include <cstddef>
 #include <span>
@@ -18,7 +19,7 @@ namespace {
 
 using amp::Batch;
 
-// The second convolution's gradient normalises what it reads behind the update of the first.
+// The second convolution's gradient normalises its input after the update of the first.
 class TwoReaders : public nn::Module {
  public:
   TwoReaders() {
@@ -67,7 +68,7 @@ TEST(EarlyUpdatesMemory, LeavesNormsToTheirReaders) {
   EXPECT_EQ(norms[1], 1);
 }
 
-// No value lies in the room from its writer to its reader in the next run.
+// Expects that no value lies in the slot from its writer to its reader in the next run.
 void expect_free(const Program& program, const MemoryPlan& plan, const PackedSlot& room) {
   EXPECT_GT(room.writer, room.reader);
   const auto is_apart = [&](ValueId value) {
@@ -83,7 +84,7 @@ void expect_free(const Program& program, const MemoryPlan& plan, const PackedSlo
   }
 }
 
-// Rooms begin with the parts that write them.
+// The parts of an update write their slots first.
 TEST(EarlyUpdatesMemory, PacksWeightsIntoRoomsOfTheArena) {
   if (!cpu_features().avx2) GTEST_SKIP() << "needs AVX2";
   EarlyTraining<optim::Sgd> eager(EarlyMode::kEagerly, kEarlySgd, {});

@@ -1,4 +1,4 @@
-// Where updates go, and what they must not pass.
+// Tests where early updates are placed, and what they must not move past.
 #include <algorithm>
 #include <functional>
 #include <string>
@@ -53,7 +53,7 @@ Program captured(const Layers& layers, const Body& body) {
   return capture(step, {&x, 1}, {.names = {{"first", layers.first}, {"second", layers.second}}});
 }
 
-// The text behind the pass, which must find nothing more to do then.
+// The program's text after the pass, which must then find nothing more to do.
 std::string text_behind(Program program, std::size_t parts) {
   verify(program);
   EXPECT_EQ(update_in_backward(program), parts);
@@ -108,7 +108,7 @@ TEST(EarlyUpdates, FollowTheGradients) {
 )"));
 }
 
-// Here both gradients are there before a weight is read for the last time, by way of a view.
+// Both gradients exist before a weight is read for the last time, through a view.
 TEST(EarlyUpdates, WaitForTheLastThatReadsTheParameter) {
   Layers layers;
   const Program program = captured(layers, [&](const Tensor& x) {
@@ -135,8 +135,8 @@ TEST(EarlyUpdates, WaitForTheLastThatReadsTheParameter) {
 )"));
 }
 
-// Of the program behind the pass: the second layer's update comes after the call that reads what
-// `last` gives, between the backward pass and the update.
+// Expects that, after the pass, the second layer's update follows the call that reads the result of
+// `last`, between the backward pass and the update.
 void expect_behind_reader(Layers& layers, const std::function<Tensor()>& last) {
   const Program program = captured(layers, [&](const Tensor& x) {
     layers.loss(x).backward();
@@ -152,7 +152,7 @@ void expect_behind_reader(Layers& layers, const std::function<Tensor()>& last) {
   EXPECT_NE(text.find("host Sgd.some(%7)", reader), std::string::npos) << text;
 }
 
-// Under another name, or as its 16-bit copy, which the update renews.
+// The reader uses another name, or the 16-bit copy, which the update renews.
 TEST(EarlyUpdates, WaitForTheLastThatReadsTheParametersMemory) {
   Layers layers;
   const Tensor flat = reshape(layers.second.detach(), {512 * 256});
@@ -169,7 +169,7 @@ TEST(EarlyUpdates, WaitForTheLastThatReadsTheOptimizersState) {
   expect_behind_reader(layers, [&] { return momentum; });
 }
 
-// Such as a gradient that is looked at between the backward pass and the update.
+// For example, a gradient may be read between the backward pass and the update.
 TEST(EarlyUpdates, WaitForTheLastThatReadsTheGradient) {
   Layers layers;
   const Program program = captured(layers, [&](const Tensor& x) {
@@ -233,7 +233,7 @@ TEST(EarlyUpdates, PastHostWorkThatCanWait) {
   EXPECT_THAT(text_behind(program, 1), HasSubstr("host mark()\n  host Sgd(%9)"));
 }
 
-// Whose steps are skipped, or may be.
+// Such steps are skipped, or may be.
 TEST(EarlyUpdates, NotIfGradientsAreCheckedFirst) {
   Layers layers;
   for (const bool is_enabled : {true, false}) {
@@ -249,7 +249,7 @@ TEST(EarlyUpdates, NotIfGradientsAreCheckedFirst) {
   }
 }
 
-// One loop of threads for all of it is faster.
+// A single parallel loop over all of them is faster.
 TEST(EarlyUpdates, NotOfSmallGradients) {
   Layers layers(16);
   expect_whole(layers, [&](const Tensor& x) {
@@ -260,7 +260,7 @@ TEST(EarlyUpdates, NotOfSmallGradients) {
   });
 }
 
-// Parameters that were added have one gradient; parameters may lie in one block of memory.
+// Parameters that were added have one gradient; parameters may share one block of memory.
 TEST(EarlyUpdates, NotOfWhatIsShared) {
   Layers layers;
   const Tensor third = leaf(512, 256);
@@ -281,7 +281,7 @@ TEST(EarlyUpdates, NotOfWhatIsShared) {
   }
 }
 
-// Its random numbers come in the order of the parameters.
+// The update draws random numbers in the order of the parameters.
 TEST(EarlyUpdates, NotWithStochasticRounding) {
   Layers layers;
   const Tensor half = zeros({512, 256}, DType::kBf16).set_requires_grad(true);
@@ -313,7 +313,7 @@ TEST(EarlyUpdates, OfTwoOptimizersTheFirst) {
   EXPECT_LT(text.find("host Sgd("), text.rfind("host Sgd.some("));
 }
 
-// A gradient takes its place in the arena for as long as its update takes.
+// A gradient occupies the arena only until its update.
 TEST(EarlyUpdates, MakeTheArenaSmaller) {
   constexpr std::int64_t kWidth = 256;
   constexpr std::size_t kLayers = 6;
@@ -340,7 +340,7 @@ TEST(EarlyUpdates, MakeTheArenaSmaller) {
 // So norms in between need no memory, as before.
 TEST(EarlyUpdates, AreKnownToChangeTheirLeavesAlone) {
   Layers layers;
-  const Tensor flat = reshape(layers.second.detach(), {512 * 256});  // in the same memory
+  const Tensor flat = reshape(layers.second.detach(), {512 * 256});  // shares the memory
   Program program = captured(layers, [&](const Tensor& x) {
     (layers.loss(x) + sum(flat)).backward();
     layers.sgd.step();

@@ -1,4 +1,5 @@
-// Trainings whose updates are done within the backward pass, with the bits of others.
+// Compares trainings whose updates run within the backward pass with others: they have the same
+// bits.
 #include <algorithm>
 #include <limits>
 #include <memory>
@@ -31,7 +32,7 @@ using amp::StepPhase;
 using amp::TrainStepResult;
 using testing::ElementsAre;
 
-// What each step leaves, and its loss. `bad`: the step whose images are infinite.
+// The state and the loss after each step. `bad`: the step with infinite images.
 template <class Optimizer>
 std::vector<std::vector<std::vector<double>>> states_of(EarlyTraining<Optimizer>& training,
                                                         int bad) {
@@ -58,7 +59,7 @@ struct Case {
   int bad = -1;
 };
 
-// The same training in all three ways.
+// Runs the same training in all three ways.
 template <class Optimizer = optim::Sgd, class Options>
 void expect_same(const Options& options, const Case& c) {
   EarlyTraining<Optimizer> eager(EarlyMode::kEagerly, options, c.amp, c.is_half);
@@ -103,7 +104,7 @@ TEST(EarlyUpdatesTraining, SkipsALossThatIsNotFinite) {
   expect_same<optim::AdamW>(optim::AdamWOptions{.lr = 0.01}, {.amp = kO2, .bad = 2});
 }
 
-// A scale that stays and is not checked is taken out by the update.
+// The update divides by a constant scale that is not checked.
 TEST(EarlyUpdatesTraining, OfLossesThatAreScaledAndNotChecked) {
   for (const double scale : {128.0, 4096.0}) {
     amp::TrainNetworkOptions amp{.level = "O2", .dtype = DType::kF16};
@@ -140,7 +141,7 @@ TEST(EarlyUpdatesTraining, ShowsGradientsToStatistics) {
   EXPECT_GT(passes[1], 0);
 }
 
-// Phases take turns, and the times of updates are theirs.
+// Phases alternate, and the times of updates are counted in their own phase.
 TEST(EarlyUpdatesTraining, TellsOfItsParts) {
   std::vector<StepPhase> phases;
   amp::TrainNetworkOptions amp;
@@ -161,7 +162,7 @@ struct Interrupted : std::runtime_error {
   Interrupted() : std::runtime_error("interrupted") {}
 };
 
-// Some parameters are updated then, others are not; nothing else is left of the step.
+// Some parameters are updated then and others not; nothing else remains of the step.
 TEST(EarlyUpdatesTraining, CanGoOnBehindAnException) {
   int updates_to_go = 100;
   amp::TrainNetworkOptions amp;
@@ -188,7 +189,7 @@ TEST(EarlyUpdatesTraining, CanGoOnBehindAnException) {
   EXPECT_EQ(training.optimizer.updates(), 2);
 }
 
-// The parameters of one optimizer are another's, and one of them has no gradient.
+// The optimizers share some parameters, one of which has no gradient.
 class TwoOptimizers : public Graph<Tensor(Tensor, Tensor)> {
  public:
   TwoOptimizers(EarlyNet& net, optim::Sgd& sgd, optim::Adam& adam) : net_(net) {
@@ -240,7 +241,7 @@ TEST(EarlyUpdatesTraining, AsAGraphOfTwoOptimizers) {
   }
 }
 
-// What stands behind the backward pass reads parameters as they were.
+// Readers after the backward pass see parameters before the update.
 TEST(EarlyUpdatesTraining, ComesBehindOtherReaders) {
   std::vector<std::vector<double>> numbers;
   for (const EarlyMode how : kEarlyModes) {

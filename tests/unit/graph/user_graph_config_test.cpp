@@ -1,4 +1,4 @@
-// What can be added to graphs, configured and given back.
+// Tests what can be added to users' graphs, configured and returned.
 #include <array>
 #include <limits>
 
@@ -146,7 +146,7 @@ TEST(UserGraphOptimizers, OneWithoutGradientsHasNothingToDo) {
   }
 }
 
-// The players of a game: each has its graph, and leaves nothing behind at the other's parameters.
+// The players of a game: each has its graph and leaves nothing at the other's parameters.
 TEST(UserGraphOptimizers, TwoGraphsOfTwoNetworks) {
   const auto play = [](bool graphed) {
     manual_seed(8);

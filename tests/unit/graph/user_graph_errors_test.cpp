@@ -1,4 +1,4 @@
-// What graphs refuse, and what is left when one fails.
+// Tests what users' graphs refuse, and the state after a failure.
 #include <functional>
 #include <string>
 
@@ -14,7 +14,7 @@ namespace {
 
 using testing::HasSubstr;
 
-// What `build` says of itself with an optimizer and a scaler.
+// The error of `build` with an optimizer and a scaler.
 std::string fault_of(const std::function<Tensor(TwoInputs&, amp::SmallNet&, const Tensor&)>& build,
                      bool adds_net = true) {
   Training training;
@@ -71,7 +71,7 @@ TEST(UserGraphErrors, InputsAndOptimizers) {
               HasSubstr("max_grad_norm must be positive: -1"));
 }
 
-// Work of a user's own that fails in the second run.
+// A user's host work fails in the second run.
 TEST(UserGraphErrors, ARunThatFailsLeavesAnIterationThatCanBegin) {
   Training training;
   int runs = 0;

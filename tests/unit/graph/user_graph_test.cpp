@@ -1,4 +1,4 @@
-// Graphs of users against the same training as plain code.
+// Compares users' graphs with the same training as plain code.
 #include <algorithm>
 #include <cmath>
 #include <limits>
@@ -20,7 +20,7 @@
 namespace mezzo::graph {
 namespace {
 
-// Steps of both, with an infinite image in step `bad`. Gives how many were skipped.
+// Runs steps of both, with an infinite image in step `bad`. Returns the number of skipped steps.
 int train_both(Training& plain, Training& graphed, const OptionalPolicy& policy, int bad = -1) {
   TrainGraph graph(graphed, policy);
   int skipped = 0;
@@ -47,7 +47,7 @@ TEST(UserGraph, HasTheBitsOfPlainCode) {
   }
 }
 
-// Nothing is left to decide in this network, so that level auto has the same bits, too.
+// This network leaves nothing to decide, so level auto has the same bits, too.
 TEST(UserGraph, HasTheBitsOfPlainCodeAtEveryLevel) {
   for (const auto level : {amp::Level::kO1, amp::Level::kAuto, amp::Level::kO2, amp::Level::kO3}) {
     for (const DType dtype : {DType::kBf16, DType::kF16}) {
@@ -66,7 +66,7 @@ TEST(UserGraph, HasTheBitsOfPlainCodeWithHalfParameters) {
   }
 }
 
-// Of a forward pass that overflows nothing stays: as in a loop that puts the buffers back.
+// A forward pass that overflows leaves no trace, as in a loop that restores the buffers.
 TEST(UserGraph, PutsBackTheBuffersOfASkippedStep) {
   Training plain;
   Training graphed;
@@ -88,7 +88,7 @@ TEST(UserGraph, PutsBackTheBuffersOfASkippedStep) {
   }
 }
 
-// The scale starts where gradients overflow, comes down, grows and overflows again.
+// The scale starts where gradients overflow, falls, grows and overflows again.
 TEST(UserGraph, TheScaleTakesTheSameWay) {
   for (const double max_norm : {0.0, 0.5}) {
     Training plain(0x1p119, max_norm);
@@ -120,7 +120,7 @@ TEST(UserGraph, AnotherShapeOrModeIsCapturedAgain) {
   EXPECT_EQ(graph.builds(), 3);
 }
 
-// A scaler that does something else in the next step has a program of its own.
+// A scaler that acts differently in the next step has a program of its own.
 TEST(UserGraph, AnotherScalerInItsPlaceIsCapturedAgain) {
   Training plain;
   Training graphed;
@@ -137,7 +137,7 @@ TEST(UserGraph, AnotherScalerInItsPlaceIsCapturedAgain) {
   EXPECT_EQ(graph.programs(), 2U);
 }
 
-// The loss is scaled by it, and the gradients are unscaled.
+// The scaler scales the loss and unscales the gradients.
 TEST(UserGraph, AScalerThatIsSetLaterIsUsed) {
   Training plain;
   Training graphed;
@@ -160,7 +160,7 @@ TEST(UserGraph, AScalerThatIsSetLaterIsUsed) {
   }
 }
 
-// It records, whatever its caller does, and drops gradients that others have left.
+// The graph records whatever its caller does, and drops gradients that others have left.
 TEST(UserGraph, TrainsWithoutRecordingAroundItAndWithGradientsFromBefore) {
   Training plain;
   Training graphed;
@@ -223,7 +223,7 @@ TEST(UserGraph, WeightsThatOthersWriteAreSeen) {
   EXPECT_EQ(graph.programs(), 1U);
 }
 
-// What a checkpoint holds, from one training to another.
+// Copies the contents of a checkpoint from one training to another.
 void copy_state(const Training& from, Training& to) {
   to.net.load_state(from.net.state());
   for (const NamedTensor& entry : from.optimizer.state()) {
@@ -248,7 +248,7 @@ TEST(UserGraph, CheckpointsGoBothWays) {
                      : plain_step(training, policy, batch.images, batch.labels).item();
     };
     for (std::uint64_t i = 0; i < 3; ++i) step(a, graph_a, from_graph, i);
-    step(b, graph_b, !from_graph, 7);  // another way to somewhere else
+    step(b, graph_b, !from_graph, 7);  // diverges to another state
     copy_state(a, b);
     for (std::uint64_t i = 3; i < 6; ++i) {
       EXPECT_EQ(step(b, graph_b, !from_graph, i), step(a, graph_a, from_graph, i));
@@ -303,8 +303,8 @@ TEST(UserGraph, PaintedCallsRoundALittleMore) {
     const amp::Autocast region(DType::kBf16);
     eager = cross_entropy(net(x), labels).item();
   }
-  // Each hidden number is a sum of two: x and fc1's result are rounded, so is the sum, and once
-  // more the logits, all by half an epsilon at most. A loss moves by twice what a logit does.
+  // Each hidden value is a sum of two. x and fc1's result are rounded, so is the sum, and so are
+  // the logits, all by at most half an epsilon. A loss changes by twice as much as a logit.
   const Tensor hidden = magnitude(net.hidden(x)) + magnitude(x) * 2;
   const Tensor reach = matmul(hidden, transpose(magnitude(net.weight())));
   double most = 0;
@@ -314,7 +314,7 @@ TEST(UserGraph, PaintedCallsRoundALittleMore) {
       << to_text(graph.program());
 }
 
-// In a step that is compiled without a graph, clipping is work of each run.
+// In a step that is compiled without a graph, clipping runs in each run.
 TEST(CapturedClipping, IsWhatItIsEagerly) {
   const auto train = [](bool captured) {
     manual_seed(4);

@@ -22,7 +22,7 @@ using OptionalPolicy = std::optional<amp::Policy>;
 
 inline const amp::Batch kBatch = amp::small_batch(1);
 
-// What two equal trainings begin with.
+// The initial state of two equal trainings.
 struct Training {
   explicit Training(double init_scale = 1024, double max_norm = 0, bool half = false)
       : halved(half && (amp::half_parameters(net, DType::kBf16), true)),
@@ -30,7 +30,7 @@ struct Training {
     if (max_norm > 0) options.max_grad_norm = max_norm;
   }
 
-  // NaN, which statistics become after an infinite image, as -1e300: it equals itself.
+  // NaNs, which statistics become after an infinite image, as -1e300, which equals itself.
   std::vector<std::vector<double>> everything() const {
     std::vector<std::vector<double>> all = amp::everything(net, optimizer);
     for (std::vector<double>& numbers : all) {
@@ -39,7 +39,7 @@ struct Training {
     return all;
   }
 
-  // Equal for all.
+  // The same seed for all trainings.
   bool seeded = (manual_seed(5), true);
   amp::SmallNet net;
   bool halved;
@@ -95,7 +95,7 @@ inline Tensor plain_step(Training& training, const OptionalPolicy& policy, const
   return loss;
 }
 
-// A graph whose parts and build() a test brings along.
+// A graph whose parts and build() come from a test.
 template <class Signature>
 class AnyGraph;
 template <class Result, class... Inputs>

@@ -29,7 +29,7 @@ TEST(Verify, TakesWhatIsRight) {
   EXPECT_NO_THROW(verify(Program()));
 }
 
-// The message for kGood with another piece of text.
+// The message for kGood with a piece of text replaced.
 std::string fault_with(std::string_view from, std::string_view to) {
   std::string text = kGood;
   text.replace(text.find(from), from.size(), to);
@@ -59,7 +59,7 @@ TEST(Verify, AViewMustExist) {
             "%5: bf16[60] = reshape(%4) {shape=[60]}");
 }
 
-// A program that was read may have attributes that no function would have made.
+// A program that was read may have attributes that no function would create.
 TEST(Verify, AttributesMustSuitTheInput) {
   const auto fault_of = [](std::string_view call) {
     return message_of<ArgumentError>([&] {
@@ -99,7 +99,7 @@ TEST(Verify, WhatIsWrittenOverMustBeThereAndAsLarge) {
             "[graph] more values to write over than results: "
             "%1: bf16[4, 3, 8, 8] channels_last = relu(%0) over(%0, %0)");
   Program program = parse_program(kGood);
-  program.nodes[1].over.push_back(kNoValue);  // an operation may have fewer results at times
+  program.nodes[1].over.push_back(kNoValue);  // an operation may omit results
   EXPECT_NO_THROW(verify(program));
   program.nodes[1].over = program.nodes[1].outputs;
   EXPECT_EQ(message_of<ArgumentError>([&] { verify(program); }),
@@ -107,7 +107,7 @@ TEST(Verify, WhatIsWrittenOverMustBeThereAndAsLarge) {
             "%1: bf16[4, 3, 8, 8] channels_last = relu(%0) over(%1)");
 }
 
-// A result that replaces another's elements lies where those lay.
+// A result that overwrites another value's elements has its layout.
 TEST(Verify, WhatIsWrittenOverDecidesTheLayout) {
   const std::string_view text = R"(program(a: f32[2, 3], b: f32[2, 3] strides=[1, 2]) {
   %0: f32[2, 3] strides=[1, 2] = add(a, b) over(b)
@@ -120,7 +120,7 @@ TEST(Verify, WhatIsWrittenOverDecidesTheLayout) {
   EXPECT_THROW(verify(parse_program(without)), ArgumentError);
 }
 
-// x, and three calls of relu after each other.
+// x, and three consecutive calls of relu.
 Program chain() {
   return parse_program(R"(program(x: f32[2]) {
   state w: f32[2]
@@ -204,7 +204,7 @@ TEST(Verify, LayoutsMayDifferWhereTheyMeanTheSame) {
   EXPECT_THROW(verify(program_of(" strides=[4, 50, 1]")), ArgumentError);
 }
 
-// A program of one call, that of a sample.
+// A program with one call, that of a sample.
 Program program_of(const OpDef& op, const Sample& sample) {
   Program program;
   Node node{.op = &op, .attrs = sample.attrs};
@@ -224,7 +224,7 @@ Program program_of(const OpDef& op, const Sample& sample) {
   return program;
 }
 
-// What the sweeps may call, a program may hold.
+// A program may contain any call that the sweeps make.
 TEST(Verify, KnowsEveryOperation) {
   std::size_t verified = 0;
   for (const RegisteredOp& entry : registered_ops()) {

@@ -1,4 +1,4 @@
-// What an exported graph does with the batch, whose size is open.
+// Tests how an exported graph treats the batch, whose size is open.
 #include <map>
 
 #include <gmock/gmock.h>
@@ -23,7 +23,7 @@ using testing::HasSubstr;
 
 using Function = std::function<Tensor(const Tensor&)>;
 
-// Of what is done to [n, 3, 4].
+// The refusal of a function of [n, 3, 4].
 std::string refusal_of(Function function) {
   Net net(std::move(function));
   return refusal(net, {3, 4});
@@ -68,7 +68,7 @@ TEST(Onnx, TheBatchEndsAsTheFirstAxis) {
   EXPECT_THAT(refused([](const Tensor& x) { return relu(reshape(x, {-1})); }), says);
 }
 
-// Steps first, as recurrent networks have them, and steps and batch as one axis.
+// Steps first, as in recurrent networks, and steps and batch merged into one axis.
 TEST(Onnx, TheBatchMayLieElsewhereInBetween) {
   Net net([](const Tensor& x) {  // x: [n, 3, 4]
     const std::int64_t n = x.size(0);
@@ -80,7 +80,7 @@ TEST(Onnx, TheBatchMayLieElsewhereInBetween) {
     return permute(later, {1, 0, 2});
   });
   onnx::ModelProto model = exported(net, {3, 4});
-  // What is left, -1, has a name of its own for ONNX.
+  // ONNX names the remaining axis, -1, by itself.
   EXPECT_THAT(checked_output(model), ElementsAre(testing::StartsWith("unk"), "3", "4"));
   std::map<std::string, std::vector<std::int64_t>> numbers;
   for (const onnx::TensorProto& tensor : model.graph().initializer()) {

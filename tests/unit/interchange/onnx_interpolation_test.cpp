@@ -1,4 +1,4 @@
-// Interpolated images in ONNX.
+// Tests interpolated images in ONNX.
 #include <gmock/gmock.h>
 
 #include "mezzo/nn/nn.h"
@@ -29,7 +29,7 @@ TEST(OnnxInterpolation, SaysWherePixelsAre) {
             "align_corners");
 }
 
-// ONNX has scales, which are f32, and rounds the size down that they give.
+// ONNX uses f32 scales, and rounds the resulting size down.
 TEST(OnnxInterpolation, GivesEverySize) {
   for (std::int64_t in = 1; in < 16; ++in) {
     for (const std::int64_t out : {1, 3, 7, 10, 13, 31, 62, 117, 255}) {

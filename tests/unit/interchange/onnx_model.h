@@ -1,4 +1,4 @@
-// What the tests of ONNX export share: networks, and what is in their files.
+// Shared code of the tests of ONNX export: networks, and the contents of their files.
 #pragma once
 
 #include <functional>
@@ -22,10 +22,10 @@ inline onnx::ModelProto exported(nn::Module& net, const Shape& example) {
   return model;
 }
 
-// ONNX's own opinion, and the shape that it finds for the output.
+// Runs ONNX's own checker, and returns the shape that it infers for the output.
 inline std::vector<std::string> checked_output(onnx::ModelProto& model) {
   onnx::checker::check_model(model);
-  // Shapes are found from the nodes, not read from what the file says of its output.
+  // Shapes are inferred from the nodes, not read from the file's description of its output.
   onnx::ValueInfoProto& output = *model.mutable_graph()->mutable_output(0);
   output.mutable_type()->mutable_tensor_type()->clear_shape();
   onnx::shape_inference::InferShapes(model, onnx::OpSchemaRegistry::Instance(), {true, 1, true});
@@ -43,7 +43,7 @@ inline const onnx::NodeProto& node(const onnx::ModelProto& model, std::string_vi
   fail("test", "there is no node ", name);
 }
 
-// A network that is one function.
+// A network that consists of one function.
 class Net : public nn::Module {
  public:
   explicit Net(std::function<Tensor(const Tensor&)> function) : function_(std::move(function)) {}

@@ -1,4 +1,4 @@
-// What each operation becomes: the nodes, as text, in the words of ONNX's definition.
+// Tests the translation of each operation: the nodes, as text, in ONNX's terms.
 #include <map>
 
 #include <gmock/gmock.h>
@@ -42,7 +42,7 @@ std::string text_of(const onnx::AttributeProto& attribute) {
   }
 }
 
-// Constants by their numbers: `2` of rank 0, `[2,3]` of rank 1; state by its name.
+// Constants as their values: `2` of rank 0, `[2,3]` of rank 1; state as its name.
 std::map<std::string, std::string> texts_of_constants(const onnx::GraphProto& graph) {
   std::map<std::string, std::string> texts;
   for (const onnx::TensorProto& tensor : graph.initializer()) {
@@ -81,7 +81,7 @@ std::string nodes_of(Function function, const Shape& example, DType input = DTyp
   return nodes_of(net, example, input);
 }
 
-// One of numbers, to be read beside the function.
+// The nodes of a function of [n, 4], to be compared with the function.
 std::string of_rows(Function function) { return nodes_of(std::move(function), {4}); }
 
 TEST(OnnxNodes, Functions) {
@@ -187,7 +187,7 @@ TEST(OnnxNodes, Axes) {
   EXPECT_EQ(of([](const Tensor& x) { return reshape(x, {-1, 16}); }), "Flatten(input) axis=1");
 }
 
-// An axis that is as long as that of the result for one size of the batch, not for all.
+// An axis has the length of the result's axis for one batch size, but not for all.
 TEST(OnnxNodes, SizesThatAreEqualByChance) {
   for (const std::int64_t size : {2, 3}) {
     const auto swapped = [](const Tensor& x) {
@@ -252,7 +252,7 @@ TEST(OnnxNodes, Windows) {
             "Resize(input, , [1,1,2,3]) mode=linear coordinate_transformation_mode=half_pixel");
 }
 
-// Batch norm with what ResNets put behind it.
+// Batch norm with the operations that follow it in ResNets.
 class Joined final : public nn::Module {
  public:
   Joined() { add("n", norm_); }
@@ -304,7 +304,7 @@ TEST(OnnxNodes, Norms) {
             "Reshape(InstanceNormalization, [0,6])\nMul(Reshape_2, weight)\nAdd(Mul, bias)");
 }
 
-// The largest of bools says whether one is true; ONNX knows the largest of numbers only.
+// The maximum of bools says whether one is true, but ONNX only has a maximum of numbers.
 TEST(OnnxNodes, TheLargestOfBools) {
   EXPECT_EQ(of_rows([](const Tensor& x) { return max(gt(x, 2), {1}); }),
             "Greater(input, 2)\nCast(Greater) to=1\nReduceMax(Cast) axes=[1] keepdims=0\n"

@@ -51,7 +51,7 @@ std::vector<std::int64_t> ints(const onnx::NodeProto& node, const std::string& a
 
 class EveryModel : public testing::TestWithParam<std::string> {};
 
-// Every parameter and statistic is there under its own name, with its own numbers.
+// Checks that the model has every parameter and statistic under its own name, with its own values.
 void expect_state(const onnx::ModelProto& model, const nn::Module& net) {
   std::map<std::string, const onnx::TensorProto*> constants;
   for (const auto& tensor : model.graph().initializer()) constants[tensor.name()] = &tensor;
@@ -133,7 +133,7 @@ TEST(Onnx, InputAndOutputHaveAnOpenBatch) {
   EXPECT_THAT(node(model, "fc3/Gemm").output(), ElementsAre("output"));
 }
 
-// ONNX wants {top, left, bottom, right}; `same` pads below and to the right only, here.
+// ONNX expects {top, left, bottom, right}; here `same` pads only below and to the right.
 TEST(Onnx, UnevenPadding) {
   const auto net = models::create("resnet50_cifar", {.image_size = 32});
   const onnx::ModelProto model = exported(*net, {3, 32, 32});
@@ -186,7 +186,7 @@ TEST(Onnx, FunctionsWithNumbers) {
   EXPECT_EQ(numbers[clip.input(2)], 2.0F);
 }
 
-// What enlarges images on the way to an output of their size.
+// The operations that upsample images to an output of their size.
 TEST(Onnx, LayersOfDecoders) {
   nn::Sequential net;
   net.emplace<nn::ConvTranspose2d>(
@@ -212,11 +212,11 @@ TEST(Onnx, RepeatedPixels) {
   net.emplace<nn::Upsample>(Size2d(2, 3));
   onnx::ModelProto model = exported(net, {4, 5, 6});
   EXPECT_THAT(count_ops(model), UnorderedElementsAre(Pair("Resize", 1)));
-  // ONNX does not say that a scale of 1 leaves the batch as it is.
+  // ONNX does not infer that a scale of 1 keeps the batch.
   EXPECT_THAT(checked_output(model), ElementsAre(testing::_, "4", "10", "18"));
 }
 
-// A mask is state of its own type.
+// A mask is state with a dtype of its own.
 class Masked final : public nn::Module {
  public:
   Masked() { add_buffer("mask", mask_); }
@@ -240,7 +240,7 @@ TEST(Onnx, ChoicesByMasks) {
   EXPECT_EQ(mask->raw_data(), std::string("\0\1\1\0\0\1\0\0\0", 9));
 }
 
-// Numbers are i64 where the tensor is.
+// Constants are i64 if the tensor is.
 TEST(Onnx, ChoicesOfTokens) {
   const auto text = [](nn::Module& net) {
     return serialize_onnx(net, {4}, {.input = DType::kI64});
@@ -256,7 +256,7 @@ TEST(Onnx, ChoicesOfTokens) {
   EXPECT_THROW(text(part), UnsupportedError) << "2.5 is not whole";
 }
 
-// Attention with a mask and positions, as a language model has it.
+// Attention with a mask and positions, as in a language model.
 class Attention final : public nn::Module {
  public:
   Attention() {
@@ -332,7 +332,7 @@ TEST(Onnx, MeansOfWindows) {
   onnx::ModelProto model = exported(net, {2, 8, 8});
   EXPECT_THAT(checked_output(model), ElementsAre("N", "2", "4", "4"));
   EXPECT_EQ(node(model, "AveragePool").attribute(3).i(), 1);
-  // A window as large as the image is not the mean of the image where it moves over a padding.
+  // A window as large as the image is not a global mean if it moves over padding.
   Net padded(
       [](const Tensor& x) { return avg_pool2d(x, {.kernel = 4, .stride = 1, .padding = 1}); });
   onnx::ModelProto windows = exported(padded, {2, 4, 4});
@@ -340,7 +340,7 @@ TEST(Onnx, MeansOfWindows) {
   EXPECT_EQ(count_ops(windows)["GlobalAveragePool"], 0);
 }
 
-// What a network gives out has a node of its own, also if it is what the network was given.
+// A network's output has a node of its own, even if it equals the input.
 TEST(Onnx, OneTimesTheInputIsANode) {
   Net same([](const Tensor& x) { return x * 1; });
   onnx::ModelProto model = exported(same, {3});
@@ -357,7 +357,7 @@ TEST(Onnx, RefusesWhatItCannotSay) {
   EXPECT_THAT(refusal(made, {3}), HasSubstr("its input 1, f32[3], is neither the network's input"));
 }
 
-// A trace has calls only: what is written between them would be missing in the file.
+// A trace only records calls: changes between them would be missing in the file.
 TEST(Onnx, RefusesWhatIsChangedInPlace) {
   Net result([](const Tensor& x) {
     const Tensor y = relu(x);
@@ -374,7 +374,7 @@ TEST(Onnx, RefusesWhatIsChangedInPlace) {
   EXPECT_THAT(refusal(last, {3}), HasSubstr("which was changed in place"));
 }
 
-// A detached tensor is the same number; so is a detached parameter.
+// A detached tensor is the same value; so is a detached parameter.
 class Detaching final : public nn::Module {
  public:
   Detaching() { add("fc", fc_); }
@@ -417,7 +417,7 @@ TEST(Onnx, RefusesStateThatFitsOneBatchSize) {
   EXPECT_THAT(message_of<ArgumentError>([&] { serialize_onnx(net, {4}); }), HasSubstr("[add]"));
 }
 
-// A child whose operation ONNX is not told.
+// A child module whose operation ONNX does not have.
 class Choosing final : public nn::Module {
  public:
   Choosing() { add("inner", inner_); }
@@ -432,7 +432,7 @@ TEST(Onnx, NamesTheModuleOfWhatItRefuses) {
   EXPECT_THAT(refusal(net, {3}), HasSubstr("in `inner`"));
 }
 
-// What a network is set to, or a region around the export, is of no account.
+// The network's precision settings and a region around the export have no effect.
 TEST(Onnx, IsInF32WhateverThePrecision) {
   const auto net = models::create("lenet5", {.in_channels = 1, .image_size = 28});
   const std::string plain = serialize_onnx(*net, {1, 28, 28});

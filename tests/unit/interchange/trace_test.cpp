@@ -71,7 +71,7 @@ TEST(ListenToCalls, TheInnermostListens) {
   EXPECT_THAT(inner.names, ElementsAre("add"));
 }
 
-// Promotion casts one of the inputs first.
+// Promotion first casts one of the inputs.
 TEST(ListenToCalls, HearsOfCasts) {
   Counter counter;
   const Tensor x = ones({2, 3});

@@ -108,7 +108,7 @@ TEST(AtomicFile, ReplacesLinksAndLeavesTheirTargets) {
   EXPECT_FALSE(std::filesystem::is_symlink(folder.path("link")));
 }
 
-// /dev/stdout is such a link, and is for all programs.
+// /dev/stdout is such a link, and all programs use it.
 TEST(AtomicFile, LinksToWhatIsNoFileStay) {
   const TempFolder folder;
   ASSERT_EQ(mkfifo(folder.path("pipe").c_str(), 0600), 0);
@@ -129,7 +129,7 @@ TEST(AtomicFile, LinksToWhatIsNoFileStay) {
   EXPECT_EQ(TempFolder::read(folder.path("dangling")), Bytes({1}));
 }
 
-// Whether it is there or not, it is as it was afterwards.
+// The folder is unchanged afterwards, whether it exists or not.
 TEST(AtomicFile, AFolderIsTriedWithoutATrace) {
   const TempFolder folder;
   folder.write("there/file", {1});
@@ -145,7 +145,7 @@ TEST(AtomicFile, AFolderIsTriedWithoutATrace) {
   }
   EXPECT_THAT(message_of<FileError>([&] { check_folder_writable("/proc/none", "op"); }),
               StartsWith("[op] /proc/none: cannot be created"));
-  // One of the folders cannot be made, and those above it go again.
+  // One of the folders cannot be created, and those above it are removed again.
   const std::string long_name(300, 'x');
   EXPECT_THROW(check_folder_writable(folder.path("new/in/" + long_name)), FileError);
   EXPECT_THAT(files_in(folder), ElementsAre("there"));

@@ -1,4 +1,4 @@
-// Checkpoints when the process dies, or the disk fails, at any call that changes a file.
+// Tests checkpoints when the process dies, or the disk fails, at any call that changes a file.
 #include <cerrno>
 #include <csignal>
 #include <filesystem>
@@ -30,7 +30,7 @@ using ::testing::StartsWith;
 
 constexpr CheckpointOptions kKeepOne{.keep = 1};
 
-// Takes the hook away again.
+// Removes the hook again.
 class HookGuard {
  public:
   explicit HookGuard(FileCallHook hook) { set_file_call_hook(std::move(hook)); }
@@ -39,7 +39,7 @@ class HookGuard {
   ~HookGuard() { set_file_call_hook({}); }
 };
 
-// A folder with checkpoints of steps 10 and 20, and a way back to it. Writing one of step 30 that
+// A folder with checkpoints of steps 10 and 20, which can be restored. Writing one of step 30 that
 // keeps only itself makes every kind of call.
 class CheckpointCrash : public ::testing::Test {
  protected:
@@ -57,7 +57,7 @@ class CheckpointCrash : public ::testing::Test {
     return work_.path("run");
   }
 
-  // How many calls one writing takes.
+  // The number of calls for writing one checkpoint.
   std::size_t count_calls() const {
     std::size_t calls = 0;
     const std::string folder = fresh();
@@ -69,8 +69,8 @@ class CheckpointCrash : public ::testing::Test {
     return calls;
   }
 
-  // Expects the old checkpoint or the new one, without a complaint, and that life goes on. Returns
-  // the step.
+  // Expects that the old or the new checkpoint is read without a warning, and that further ones can
+  // be written. Returns the step.
   static std::int64_t check_and_go_on(const std::string& folder) {
     const FoundCheckpoint found = read_latest_checkpoint(folder);
     const std::int64_t step = found.checkpoint.step;
@@ -134,7 +134,7 @@ TEST_F(CheckpointCrash, KilledInTheMiddleOfEveryWrite) {
   }
 }
 
-// Fails call `n`, and all after it if `lasting`.
+// Makes call `n` fail, and all later ones if `lasting`.
 FileCallHook fail_at(std::size_t n, int error, bool lasting) {
   return [=, count = std::size_t{0}](const FileCallInfo&) mutable {
     const std::size_t i = count++;
@@ -142,7 +142,7 @@ FileCallHook fail_at(std::size_t n, int error, bool lasting) {
   };
 }
 
-// Writes the checkpoint of step 30 while calls fail; true if it says that it is written.
+// Writes the checkpoint of step 30 while calls fail; true if the write reports success.
 bool write_and_fail(const std::string& folder, FileCallHook hook, std::string_view reason) {
   const HookGuard guard(std::move(hook));
   try {
@@ -206,9 +206,9 @@ std::string name_of_call(const FileCallInfo& info, const std::string& folder) {
          (path == folder ? "." : path.substr(folder.size() + 1));
 }
 
-// If the power fails, what is not synchronised may be lost, in any order: so each file is before
-// the manifest is written, the folder before it gets its name, and the name before anything is
-// removed.
+// In a power failure, anything that is not synchronised may be lost, in any order. So each file is
+// synchronised before the manifest is written, the folder before it is renamed, and the name before
+// anything is removed.
 TEST_F(CheckpointCrash, EverythingIsOnTheDiskBeforeWhatRestsOnIt) {
   const std::string folder = fresh();
   std::vector<std::string> calls;

@@ -1,4 +1,4 @@
-// Checkpoints that something happened to after they were written.
+// Tests checkpoints that were damaged after they were written.
 #include <filesystem>
 #include <map>
 
@@ -24,7 +24,7 @@ using ::testing::StartsWith;
 
 using Files = std::map<std::string, data::Bytes>;
 
-// Two checkpoints: that of step 10 is sound, that of step 20 is what the test damages.
+// Two checkpoints: that of step 10 is sound, that of step 20 is damaged by the test.
 class DamagedCheckpointTest : public ::testing::Test {
  protected:
   DamagedCheckpointTest() {
@@ -38,8 +38,7 @@ class DamagedCheckpointTest : public ::testing::Test {
   }
 
   void put(const std::string& name, const data::Bytes& bytes) const {
-    // Removed first: some file systems bring a file that is written over to the disk, which is
-    // slow.
+    // Removed first: some file systems flush an overwritten file to the disk, which is slow.
     std::filesystem::remove(folder_.path(newest_ + "/" + name));
     folder_.write(newest_ + "/" + name, bytes);
   }
@@ -113,7 +112,7 @@ TEST_F(DamagedCheckpointTest, EveryMissingFileIsFound) {
   EXPECT_THAT(reason(), HasSubstr("not a regular file"));
 }
 
-// A file of the right size with the wrong contents, and a folder of parts of two checkpoints.
+// A file of the right size with wrong contents, and a folder with parts of two checkpoints.
 TEST_F(DamagedCheckpointTest, MixedUpFilesAreFound) {
   put("model.safetensors", TempFolder::read(folder_.path("000001-step-10/model.safetensors")));
   EXPECT_THAT(reason(), HasSubstr("its checksum is not the one in the manifest"));
@@ -121,7 +120,7 @@ TEST_F(DamagedCheckpointTest, MixedUpFilesAreFound) {
   EXPECT_THAT(reason(), HasSubstr("damaged"));
 }
 
-// Files whose sizes and checksums are right: somebody has made the manifest anew.
+// Files with correct sizes and checksums, because somebody has written the manifest anew.
 TEST_F(DamagedCheckpointTest, FilesThatHoldOtherTensorsThanListedAreFound) {
   const std::string path = folder_.path(newest_);
   const Manifest manifest = read_manifest(path);
@@ -138,7 +137,7 @@ TEST_F(DamagedCheckpointTest, FilesThatHoldOtherTensorsThanListedAreFound) {
               HasSubstr("it has no tensor 'b', the manifest lists it"));
 }
 
-// Whoever lists a folder reads no more than sizes.
+// Listing a folder reads no more than sizes.
 TEST_F(DamagedCheckpointTest, AFileThatIsTooLongIsSeenInTheList) {
   data::Bytes longer = files_["model.safetensors"];
   longer.push_back(0);
@@ -160,7 +159,7 @@ TEST_F(DamagedCheckpointTest, WithoutASoundOneEachIsExplained) {
                               "/model.safetensors: damaged: it has 0 bytes")));
 }
 
-// A damaged one counts for nothing: it must not push a sound one out.
+// A damaged checkpoint does not count: it must not displace a sound one.
 TEST_F(DamagedCheckpointTest, DoesNotReplaceASoundOne) {
   std::filesystem::remove(folder_.path(newest_ + "/model.safetensors"));
   write_checkpoint(folder_.path(), sample_checkpoint(30), {.keep = 2});
@@ -170,7 +169,7 @@ TEST_F(DamagedCheckpointTest, DoesNotReplaceASoundOne) {
   EXPECT_THAT(names_in(folder_.path()), ElementsAre("000003-step-30", "000004-step-40"));
 }
 
-// Of one without a manifest nobody knows what belongs to it.
+// Without a manifest nobody knows what belongs to a checkpoint.
 TEST_F(DamagedCheckpointTest, WithoutAManifestNothingIsRemoved) {
   put("manifest.json", {'{'});
   CaughtLog log;
@@ -180,7 +179,7 @@ TEST_F(DamagedCheckpointTest, WithoutAManifestNothingIsRemoved) {
             files_["model.safetensors"]);
   ASSERT_EQ(log.lines.size(), 1U);
   EXPECT_THAT(log.lines[0], HasSubstr("000002-step-20 stays: [checkpoint]"));
-  // Said once.
+  // Reported only once.
   write_checkpoint(folder_.path(), sample_checkpoint(40), {.keep = 1});
   EXPECT_EQ(log.lines.size(), 1U);
 }
@@ -206,7 +205,7 @@ TEST_F(DamagedCheckpointTest, TheBestFallsBackToTheNextBest) {
 
 constexpr std::string_view kStart = "{\n  \"checksum\": \"crc32c:";
 
-// Text that begins with its true checksum; `rest` follows the comma.
+// Text that begins with its correct checksum; `rest` follows the comma.
 std::string sealed(std::string_view rest) {
   std::string text = std::string(kStart) + "00000000\"" + std::string(rest);
   char digits[9];
@@ -216,12 +215,12 @@ std::string sealed(std::string_view rest) {
 
 constexpr std::string_view kFront = R"(,"format":"mezzo checkpoint","version":1)";
 
-// A manifest with other fields behind those that come first.
+// A manifest with other fields after the first ones.
 std::string with(std::string_view fields) {
   return sealed(std::string(kFront) + "," + std::string(fields) + "}");
 }
 
-// One with a list of files.
+// A manifest with a list of files.
 std::string with_files(std::string_view files) {
   return with(R"("step":1,"random":{},"values":{},"files":[)" + std::string(files) + "]");
 }
@@ -328,7 +327,7 @@ TEST(CheckpointManifest, EveryMalformedOneSaysWhatIsWrong) {
   }
 }
 
-// The tables above fail for what they say, not for how they are put together.
+// The tables above must fail for the stated reason, not because of how they are constructed.
 TEST(CheckpointManifest, TheSmallestOneIsRead) {
   const Manifest manifest = parse_manifest(
       "m.json",
@@ -341,7 +340,7 @@ TEST(CheckpointManifest, TheSmallestOneIsRead) {
   EXPECT_THAT(parse_manifest("m.json", with_random("{}")).checkpoint.random, IsEmpty());
 }
 
-// What docs/formats.md shows. The checksum was computed by another program.
+// The example in docs/formats.md. The checksum was computed by another program.
 TEST(CheckpointManifest, GoldenText) {
   Manifest manifest;
   manifest.checkpoint.step = 450;

@@ -16,7 +16,7 @@
 
 namespace mezzo::io {
 
-// A tensor of any bits; those of bools are 0 and 1.
+// A tensor of arbitrary bits; bools are 0 and 1.
 inline Tensor filled(const Shape& shape, DType dtype, std::int64_t seed) {
   const Tensor tensor = zeros(shape, dtype);
   auto* const raw = static_cast<unsigned char*>(tensor.mutable_raw_data());
@@ -66,7 +66,7 @@ inline bool same_group(const CheckpointGroup& a, const CheckpointGroup& b) {
   return a.name == b.name && std::ranges::equal(a.tensors, b.tensors, same_bits);
 }
 
-// Everything but the score.
+// Compares everything but the score.
 inline bool same_checkpoint(const Checkpoint& a, const Checkpoint& b) {
   return a.step == b.step && std::ranges::equal(a.groups, b.groups, same_group) &&
          a.random == b.random && a.values == b.values;
@@ -82,7 +82,7 @@ inline std::vector<std::string> names_in(const std::string& folder) {
   return names;
 }
 
-// Catches the lines of the log for as long as it lives.
+// Captures log lines while it exists.
 class CaughtLog {
  public:
   CaughtLog() {

@@ -20,7 +20,7 @@ using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
 
-// Writes checkpoints of these steps and returns what is left.
+// Writes checkpoints of these steps and returns the remaining ones.
 std::vector<std::string> left_after(const std::string& folder,
                                     std::initializer_list<std::int64_t> steps,
                                     const CheckpointOptions& options) {
@@ -43,7 +43,7 @@ TEST(Checkpoint, ComesBackBitForBit) {
   const Checkpoint read = read_checkpoint(path);
   EXPECT_TRUE(same_checkpoint(read, written));
   EXPECT_EQ(read.score, std::nullopt);
-  // -0.0 == 0.0, so it is asked for by name.
+  // -0.0 == 0.0, so the sign is checked explicitly.
   EXPECT_TRUE(std::signbit(read.value<double>("values", "minus_zero")));
   const FoundCheckpoint found = read_latest_checkpoint(folder.path("a/b"));
   EXPECT_TRUE(same_checkpoint(found.checkpoint, written));
@@ -138,7 +138,7 @@ TEST(Checkpoint, TheNewestStay) {
   EXPECT_THAT(left_after(folder.path(), {60}, {.keep = 1}), ElementsAre("000006-step-60"));
 }
 
-// A run that went back to an earlier step goes on from what it wrote last.
+// A run that went back to an earlier step resumes from what it wrote last.
 TEST(Checkpoint, NewestMeansWrittenLast) {
   const TempFolder folder;
   EXPECT_THAT(left_after(folder.path(), {500, 450, 450}, {.keep = 2}),
@@ -155,11 +155,11 @@ TEST(Checkpoint, TheBestStays) {
   }
   EXPECT_THAT(names_in(high.path()), ElementsAre("000002-step-1", "000005-step-1"));
   EXPECT_EQ(read_best_checkpoint(high.path(), KeepBest::kHighest).path, high.path("000002-step-1"));
-  // Nor is a first one, if its score is none.
+  // A first checkpoint with a NaN score is not the best, either.
   const TempFolder late;
   for (const double score : {std::nan(""), 0.5}) write_scored(late.path(), 1, score, highest);
   EXPECT_THAT(names_in(late.path()), ElementsAre("000002-step-1"));
-  // One without a score is never the best.
+  // A checkpoint without a score is never the best.
   write_checkpoint(high.path(), {}, highest);
   EXPECT_THAT(names_in(high.path()), ElementsAre("000002-step-1", "000006-step-0"));
 
@@ -191,7 +191,7 @@ TEST(Checkpoint, FoldersAreListedNewestFirst) {
               HasSubstr("file: cannot be read: Not a directory"));
 }
 
-// Counted, kept and read apart; `FOLDER/PREFIX` names them, unless it is a folder.
+// Series are counted, kept and read separately; `FOLDER/PREFIX` names one unless it is a folder.
 TEST(Checkpoint, PrefixesTellSeriesInOneFolderApart) {
   const TempFolder folder;
   for (const std::int64_t step : {1, 2, 3}) {
@@ -259,7 +259,7 @@ TEST(Checkpoint, OtherFilesAreNeverTouched) {
     EXPECT_EQ(TempFolder::read(folder.path(name)), data::Bytes({7})) << name;
   }
   EXPECT_TRUE(std::filesystem::is_symlink(folder.path("000010-step-1")));
-  // Of the old checkpoint, the note is what stays.
+  // Only the note of the old checkpoint stays.
   EXPECT_THAT(names_in(first), ElementsAre("notes.txt"));
 }
 
@@ -290,7 +290,7 @@ TEST(Checkpoint, OneWriterAtATime) {
   EXPECT_EQ(read_latest_checkpoint(folder.path()).checkpoint.step, 2);
 }
 
-// Whoever reads while a run writes finds a whole checkpoint, and never an older one than before.
+// A reader finds a complete checkpoint while a run writes, and never an older one than before.
 TEST(Checkpoint, ReadersFollowAWriter) {
   const TempFolder folder;
   write_checkpoint(folder.path(), sample_checkpoint(0));
@@ -309,7 +309,7 @@ TEST(Checkpoint, ReadersFollowAWriter) {
   }
 }
 
-// The best one is the newest here, and the one before is gone at once.
+// The best one is the newest here, and the previous one is removed immediately.
 TEST(Checkpoint, ReadersOfTheBestFollowAWriter) {
   const TempFolder folder;
   const auto write = [&](std::int64_t step) {

@@ -1,4 +1,4 @@
-// Processes of their own, for limits, rights and deaths that cannot be taken back.
+// Child processes, for limits, rights and deaths that cannot be undone.
 #pragma once
 
 #include <string>
@@ -11,7 +11,7 @@
 
 namespace mezzo::io {
 
-// Writes all of `text`, as far as the other end takes it.
+// Writes all of `text`, as far as the other end accepts it.
 inline bool send(int pipe_end, std::string_view text) {
   return ::write(pipe_end, text.data(), text.size()) == static_cast<ssize_t>(text.size());
 }
@@ -25,8 +25,8 @@ inline std::string receive(int pipe_end) {
   return text;
 }
 
-// Runs `action` in a child. Returns the message of the FileError it throws; empty if it throws none
-// or the process dies.
+// Runs `action` in a child process. Returns the message of the FileError that it throws; empty if
+// it throws none or the process dies.
 template <class Action>
 std::string message_in_child(const Action& action) {
   int pipe_ends[2];
@@ -48,7 +48,7 @@ std::string message_in_child(const Action& action) {
   return message;
 }
 
-// For a child: root may write everywhere, so it becomes nobody.
+// For a child process: root may write everywhere, so it becomes nobody.
 inline void become_nobody() {
   if (getuid() == 0 && (setgid(65534) != 0 || setuid(65534) != 0)) _exit(1);
 }

@@ -7,7 +7,7 @@
 namespace mezzo::io {
 namespace {
 
-// The definition, a bit at a time.
+// The definition, bit by bit.
 std::uint32_t plain_crc(std::string_view text) {
   std::uint32_t crc = ~0U;
   for (const char c : text) {
@@ -23,7 +23,7 @@ std::string sample(std::size_t size) {
   return text;
 }
 
-// RFC 3720, B.4, and the usual check value.
+// The values of RFC 3720, B.4, and the usual check value.
 TEST(Crc32c, KnownValues) {
   EXPECT_EQ(crc32c(""), 0U);
   EXPECT_EQ(crc32c("123456789"), 0xe3069283U);

@@ -29,7 +29,7 @@ std::string text_of(const ByteVector& bytes) {
   return {reinterpret_cast<const char*>(bytes.data()), bytes.size()};
 }
 
-// A file by hand: version, true length, dict, data.
+// A file made by hand: version, correct length, dict, data.
 ByteVector npy_bytes(int version, std::string_view dict, std::string_view data) {
   std::string text = "\x93NUMPY";
   text += {static_cast<char>(version), '\0'};
@@ -130,7 +130,7 @@ TEST(Npy, AllVersionsAndSpellingsAreRead) {
   }
 }
 
-// The malformed ones have one more.
+// The malformed files have one more.
 TEST(Npy, AsManyDimensionsAndBytesOfHeaderAsThereMayBeAreRead) {
   const std::string shape = "(1, 1, 1, 1, 1, 2)";
   EXPECT_EQ(parse_npy(npy_bytes(1, dict_of("|u1", shape), "\7\7")).shape(),
@@ -269,8 +269,8 @@ void try_parse(const ByteVector& bytes) {
   }
 }
 
-// Whatever the bytes are, the parser gives a tensor or a FileError, and takes no more memory than
-// the file has.
+// Whatever the bytes are, the parser returns a tensor or throws a FileError, and takes no more
+// memory than the file has.
 TEST(Npy, DamagedFilesParseOrFailCleanly) {
   const ByteVector whole = serialize_npy(from_values<float>({1, 2, 3, 4, 5, 6}, {2, 3}));
   cpu_allocator().reset_peak();

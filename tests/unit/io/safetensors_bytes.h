@@ -1,4 +1,4 @@
-// Safetensors files put together by hand.
+// Safetensors files made by hand.
 #pragma once
 
 #include <cstddef>
@@ -10,7 +10,7 @@
 
 namespace mezzo::io {
 
-// A file with that header, its true length before it, and that many bytes of data 0, 1, 2, ...
+// A file with that header, its correct length in front, and that many bytes of data 0, 1, 2, ...
 inline std::vector<std::byte> file_bytes(std::string_view header, std::size_t data_size = 0) {
   const std::uint64_t length = header.size();
   std::vector<std::byte> bytes(8 + header.size() + data_size);
@@ -22,7 +22,7 @@ inline std::vector<std::byte> file_bytes(std::string_view header, std::size_t da
   return bytes;
 }
 
-// A header of one tensor `a`.
+// A header with one tensor `a`.
 inline std::string header_of(std::string_view dtype, std::string_view shape,
                              std::string_view offsets) {
   return "{\"a\":{\"dtype\":\"" + std::string(dtype) + "\",\"shape\":" + std::string(shape) +

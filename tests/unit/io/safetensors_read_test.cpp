@@ -31,7 +31,7 @@ std::string write_to(const TempFolder& folder, const ByteVector& bytes) {
   return folder.write("x.safetensors", copy);
 }
 
-// Two tensors with all that a header can have.
+// Two tensors with everything that a header can have.
 ByteVector small_file() {
   return file_bytes(
       R"({"__metadata__":{"format":"pt"},"b":{"dtype":"F32","shape":[2],"data_offsets":[0,8]},)"
@@ -45,12 +45,12 @@ struct MalformedSafetensors {
   std::string message;
 };
 
-// A header of one tensor `a` with these fields.
+// A header with one tensor `a` with these fields.
 std::string entry(std::string_view fields) { return "{\"a\":{" + std::string(fields) + "}}"; }
 
 constexpr const char* kGood = R"("dtype":"U8","shape":[4],"data_offsets":[0,4])";
 
-// A header of two tensors of four bytes.
+// A header with two tensors of four bytes.
 std::string two(std::string_view first, std::string_view second) {
   return R"({"a":{"dtype":"U8","shape":[4],"data_offsets":)" + std::string(first) +
          R"(},"b":{"dtype":"U8","shape":[4],"data_offsets":)" + std::string(second) + "}}";
@@ -194,7 +194,7 @@ TEST(SafetensorsRead, EveryMalformedFileSaysWhatIsWrong) {
     EXPECT_THAT(message,
                 AllOf(StartsWith("[safetensors] x.safetensors: "), HasSubstr(malformed.message)));
     EXPECT_LT(message.size(), 400U);
-    // From a file the answer is the same, but for the name.
+    // Reading a file gives the same answer, except for the name.
     const std::string path = write_to(folder, malformed.bytes);
     EXPECT_EQ(message_of<FileError>([&] { read_safetensors(path); }),
               "[safetensors] " + path + message.substr(message.find(": ")));
@@ -213,8 +213,8 @@ TEST(SafetensorsRead, EveryTruncationIsFound) {
   }
 }
 
-// Whatever the bytes are, the parser gives tensors or a FileError, and takes no more memory for
-// tensors than there are bytes (and a cache line for each).
+// Whatever the bytes are, the parser returns tensors or throws a FileError, and takes no more
+// memory for tensors than there are bytes (and a cache line for each).
 TEST(SafetensorsRead, DamagedFilesParseOrFailCleanly) {
   const ByteVector whole = small_file();
   const auto try_parse = [](const ByteVector& bytes) {
@@ -271,7 +271,7 @@ TEST(SafetensorsRead, OtherWritersOrderAndSpacingAreAccepted) {
   EXPECT_TRUE(file.metadata.empty());
 }
 
-// The bytes that the reference implementation tests itself with.
+// The bytes with which the reference implementation tests itself.
 TEST(SafetensorsRead, GoldenFilesAreRead) {
   const std::string_view nothing("\x08\0\0\0\0\0\0\0{}      ", 16);
   const auto nothing_bytes = std::as_bytes(std::span(nothing));

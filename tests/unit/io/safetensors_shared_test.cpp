@@ -1,4 +1,4 @@
-// Tensors with several names: once in a file, as the format's Python package has it.
+// Tests tensors with several names: they are stored once, as by the format's Python package.
 #include <cstring>
 #include <filesystem>
 
@@ -54,7 +54,7 @@ TEST(SafetensorsShared, ComeBackUnderAllTheirNames) {
   EXPECT_EQ(serialize_safetensors(file.tensors), serialize_safetensors(written));
 }
 
-// Views of one memory that are not the same elements in the same shape are written in full.
+// Views of the same memory with other elements or another shape are written in full.
 TEST(SafetensorsShared, AreTheSameElementsInTheSameShape) {
   const Tensor all = ones({4});
   const Tensors written{{"all", all},
@@ -68,7 +68,7 @@ TEST(SafetensorsShared, AreTheSameElementsInTheSameShape) {
   EXPECT_THAT(first_names(written), ElementsAre(0, 0, 2, 3, 4, 5, 6, 7));
 }
 
-// What the caller has noted is not lost, and neither is a tensor.
+// Neither the caller's metadata nor a tensor is lost.
 TEST(SafetensorsShared, MetadataOfTheCallersOwnStays) {
   const Tensor weight = ones({2});
   const SafetensorsMetadata metadata{{"b", "noted"}};
@@ -90,7 +90,7 @@ TEST(SafetensorsShared, MetadataThatLooksLikeANameStays) {
             serialize_safetensors(written, metadata));
 }
 
-// In metadata that key says whose format it is.
+// In the metadata, that key names the format's origin.
 TEST(SafetensorsShared, ATensorCalledFormatIsThere) {
   const Tensor weight = ones({2});
   for (const SafetensorsMetadata& metadata :

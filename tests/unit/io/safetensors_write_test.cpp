@@ -22,7 +22,7 @@ std::string header_text(const std::vector<std::byte>& bytes) {
   return {reinterpret_cast<const char*>(bytes.data()) + 8, length};
 }
 
-// Row-major contents, byte by byte.
+// The row-major contents, byte by byte.
 std::vector<std::byte> contents_of(const Tensor& tensor) {
   const Tensor row_major = empty(tensor.shape(), tensor.dtype());
   copy_elements(tensor, row_major);

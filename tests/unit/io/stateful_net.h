@@ -1,4 +1,4 @@
-// A network for tests of checkpoints and of going on from them.
+// A network for tests of checkpoints and of resuming from them.
 #pragma once
 
 #include "mezzo/nn/nn.h"
@@ -7,7 +7,7 @@
 
 namespace mezzo::test {
 
-// Something of everything that has state: weights, running statistics, dropout. x: [n, 1, 28, 28].
+// Has everything that has state: weights, running statistics, dropout. x: [n, 1, 28, 28].
 class StatefulNet final : public nn::Module {
  public:
   StatefulNet() {

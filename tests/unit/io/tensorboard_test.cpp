@@ -50,7 +50,7 @@ EventWriterOptions at_1234() {
   return {.clock = [] { return 1234.5; }};
 }
 
-// What the file holds after the version record, without the lengths and checksums of its only
+// The contents of the file after the version record, without the lengths and checksums of its only
 // event.
 template <class Add>
 std::string event_of(const Add& add) {
@@ -85,7 +85,7 @@ TEST(EventWriter, GoldenFile) {
 
 TEST(EventWriter, GoldenEvents) {
   const std::string time = "0900000000004a9340";
-  // The step of a value at step 0 is left out, as every reader expects.
+  // The step of a value at step 0 is omitted, as every reader expects.
   EXPECT_EQ(event_of([](EventWriter& writer) { writer.add_scalar("a", 1, 0); }),
             time + "2a0a" + "0a08" + "0a0161" + "150000803f");
   EXPECT_EQ(event_of([](EventWriter& writer) { writer.add_scalar("a", 1, 1, 2.0); }),
@@ -142,7 +142,7 @@ TEST(EventWriter, ImagesSayTheirSize) {
 }
 
 TEST(EventWriter, APictureOfOurOwn) {
-  // Two grey pixels, 0 and 255: 00 00 ff, packed with the smallest window that zlib has.
+  // Two grey pixels, 0 and 255: 00 00 ff, packed with the smallest window of zlib.
   const std::vector<std::uint8_t> pixels{0, 255};
   const std::vector<std::byte> png = encode_png(pixels, {1, 1, 2});
   const std::string event = event_of([&](EventWriter& writer) { writer.add_image("a", png, 7); });
@@ -234,7 +234,7 @@ TEST(EventWriter, AKilledProcessLosesNothingThatWasFlushed) {
   EXPECT_EQ(text, std::string(kVersionRecord) + std::string(kScalarRecord));
 }
 
-// Writes half of what it is given, then fails with that error.
+// Writes half of its data, then fails with that error.
 FileCallHook fail_half_way(int error) {
   return [error](const FileCallInfo& info) {
     if (info.call != FileCall::kWrite) return 0;
@@ -251,7 +251,7 @@ TEST(EventWriter, AFullDiskLeavesWholeEventsAndLosesNone) {
             "[tensorboard] " + writer.path() +
                 ": cannot be written: No space left on device. Free some space or write elsewhere");
   EXPECT_EQ(hex(contents(writer.path())), kVersionRecord);
-  // Even if what was written cannot be taken back at once.
+  // Covers the case that the written part cannot be removed immediately.
   set_file_call_hook([half = fail_half_way(ENOSPC)](const FileCallInfo& info) {
     return info.call == FileCall::kTruncate ? EIO : half(info);
   });
@@ -278,7 +278,7 @@ TEST(EventWriter, FailuresAtTheEndAreWarnings) {
   EXPECT_THAT(lines[0], HasSubstr("events are lost: [tensorboard]"));
 }
 
-// Who was told by an exception needs no warning, unless more is lost since.
+// A caller who got an exception needs no warning, unless more has been lost since.
 TEST(EventWriter, FailuresAreToldOnce) {
   const TempFolder folder;
   std::vector<std::string> lines;
@@ -332,7 +332,7 @@ TEST(EventWriter, RefusesWhatItCannotSay) {
   EXPECT_THAT(message_of<FileError>([] { EventWriter("/proc/none"); }), HasSubstr("[tensorboard]"));
 }
 
-// The edges that a reader gives to the buckets.
+// The sum of the counts between edges, with the bucket edges that a reader computes.
 double bucket_sum(const Histogram& histogram, double from, double to) {
   double sum = 0;
   for (std::size_t i = 0; i < histogram.limits.size(); ++i) {
@@ -357,7 +357,7 @@ TEST(Histogram, CountsEveryFiniteElementOnce) {
   EXPECT_EQ(bucket_sum(histogram, 0, 1e-12), 1);
   EXPECT_GT(histogram.counts.front(), 0);
   EXPECT_GT(histogram.counts.back(), 0);
-  // Between full buckets there is at most one empty one.
+  // Between non-empty buckets there is at most one empty one.
   const auto pair = std::ranges::adjacent_find(histogram.counts,
                                                [](double a, double b) { return a == 0 && b == 0; });
   EXPECT_EQ(pair, histogram.counts.end());

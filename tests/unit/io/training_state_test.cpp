@@ -1,5 +1,5 @@
-// All that a training run consists of goes through a checkpoint: stopped and continued is the same
-// as never stopped, bit for bit.
+// Tests that a checkpoint holds everything of a training run: stopped and resumed equals never
+// stopped, bit for bit.
 #include <memory>
 
 #include <gmock/gmock.h>
@@ -57,7 +57,7 @@ struct Training {
   Checkpoint save() const {
     Checkpoint checkpoint{.step = step};
     checkpoint.groups = {{"model", net->state()}, {"optimizer", adam->state()}};
-    CheckpointValues& counters = checkpoint.values["optimizer"];  // there even if it is empty
+    CheckpointValues& counters = checkpoint.values["optimizer"];  // exists even if it is empty
     for (const optim::NamedCounter& counter : adam->counters()) {
       counters[counter.name] = counter.value;
     }
@@ -93,7 +93,7 @@ struct Training {
   data::DataLoader loader{*digits, {.batch_size = 16, .seed = 5}};
   std::unique_ptr<test::StatefulNet> net;
   std::unique_ptr<optim::Adam> adam;
-  // The first steps overflow f16 and are skipped, and three good ones in a row raise the scale.
+  // The first steps overflow f16 and are skipped; three good ones in a row raise the scale.
   amp::GradScaler scaler{{.init_scale = 0x1p24, .growth_interval = 3}};
   std::int64_t step = 0;
   std::int64_t skipped = 0;
@@ -103,7 +103,7 @@ void expect_same(const std::vector<NamedTensor>& a, const std::vector<NamedTenso
   EXPECT_TRUE(std::ranges::equal(a, b, same_bits));
 }
 
-// Stops after `steps` of twelve steps, and goes on in another object with other weights.
+// Stops after `steps` of twelve steps, and resumes in another object with other weights.
 void expect_unbroken(const amp::Policy& policy, std::int64_t steps) {
   constexpr std::int64_t kSteps = 12;
   Training whole(policy, 1);

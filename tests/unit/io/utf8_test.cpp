@@ -17,7 +17,7 @@ TEST(Utf8, AcceptsAllLengths) {
 
 TEST(Utf8, FindsWhatIsNot) {
   const std::string_view bad[] = {
-      "\x80",              // a continuation alone
+      "\x80",              // a lone continuation byte
       "\xc3",              // cut off
       "\xc3(",             // not continued
       "\xc0\xaf",          // overlong
@@ -44,7 +44,7 @@ TEST(Utf8, QuotesAreShortAndPrintable) {
   EXPECT_EQ(in_quotes("conv.weight"), "'conv.weight'");
   EXPECT_EQ(in_quotes("a\nb\x7f"), "'a?b?'");
   EXPECT_EQ(in_quotes("abcdef", 4), "'abcd...'");
-  EXPECT_EQ(in_quotes("abc\xe2\x82\xac", 4), "'abc...'");  // no part of a character
+  EXPECT_EQ(in_quotes("abc\xe2\x82\xac", 4), "'abc...'");  // characters are not cut
 }
 
 }  // namespace

@@ -21,7 +21,7 @@ std::vector<std::string> state_names(const nn::Module& model) {
   return names;
 }
 
-// The largest images that a network takes cheaply.
+// The largest images that a network processes cheaply.
 ModelConfig small_config(const std::string& name) {
   return {.in_channels = 2, .num_classes = 5, .image_size = name == "lenet5" ? 28 : 16};
 }

@@ -22,8 +22,8 @@ TEST(ResNet20, HasThePapersSize) {
   EXPECT_FALSE(state.contains("layer2.0.downsample.0.weight"));
 }
 
-// With the convolutions of a block at 0 and batch norm at its running statistics of 0 and 1, a
-// block is relu(shortcut(x)).
+// If a block's convolutions are 0 and batch norm has its initial statistics of 0 and 1, the block
+// is relu(shortcut(x)).
 TEST(ResNet20, ShortcutsAreThinnedIdentitiesWithZeroChannels) {
   const NoGrad guard;
   manual_seed(4);

@@ -94,7 +94,7 @@ TEST(ResNet, InitialValuesAreTorchvisions) {
   manual_seed(0);
   const ResNet model(ResNetDepth::k18);
   const std::map<std::string, Tensor> state = state_map(model);
-  const double expected = std::sqrt(2.0 / (512 * 9));  // kaiming_normal by fan_out
+  const double expected = std::sqrt(2.0 / (512 * 9));  // kaiming_normal with fan_out
   EXPECT_NEAR(deviation_of(state.at("layer4.1.conv2.weight")), expected, 0.01 * expected);
   EXPECT_THAT(state.at("layer4.1.bn2.weight").to_vector<float>(), Each(1));
   EXPECT_THAT(state.at("layer4.1.bn2.bias").to_vector<float>(), Each(0));
@@ -130,8 +130,8 @@ TEST(ResNet, SmallStemKeepsTheImageSize) {
   EXPECT_EQ(model(ones({2, 3, 8, 8})).shape(), (Shape{2, 10}));
 }
 
-// The same numbers whatever the padding: at odd sizes `same` pads evenly, as torchvision always
-// does; at even sizes it pads only below and to the right.
+// At odd sizes, `same` pads evenly, as torchvision always does. At even sizes it pads only below
+// and to the right.
 TEST(ResNet, SamePaddingDiffersFromNumbersAtEvenSizesOnly) {
   const NoGrad guard;
   ResNet numbers(ResNetDepth::k18);

@@ -1,4 +1,4 @@
-// A small network of modules that need no operation but arithmetic, and helpers, for the tests.
+// A small network of modules that need only arithmetic operations, and helpers for the tests.
 #pragma once
 
 #include <string>
@@ -11,7 +11,7 @@
 
 namespace mezzo::nn {
 
-// x * weight; counts its calls in a buffer.
+// Computes x * weight, and counts its calls in a buffer.
 class Scale : public Module {
  public:
   explicit Scale(double weight = 1) : weight_(full({2}, weight)) {
@@ -25,7 +25,7 @@ class Scale : public Module {
     return x * weight_;
   }
 
-  std::string path_seen;  // seen during the last forward pass
+  std::string path_seen;  // during the last forward pass
 
  private:
   Tensor weight_;

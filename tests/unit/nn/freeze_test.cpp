@@ -72,7 +72,7 @@ TEST(Freeze, TakesGradientsAndStatisticsAway) {
   EXPECT_EQ(optimizer.state().size(), 2U);
 }
 
-// One whose scale is trained normalises by its batch, as the scale was made for.
+// A norm whose scale is trained uses the batch statistics, for which the scale was made.
 TEST(Freeze, ABatchNormWithSomethingToTrainStaysInTraining) {
   FreezableNet net;
   EXPECT_THAT(freeze(net, {"bn.bias", "conv"}).norms, IsEmpty());

@@ -30,8 +30,8 @@ Moments moments_of(const Tensor& tensor) {
   return moments;
 }
 
-// The mean of n numbers has the deviation d / sqrt(n), their deviation one of about d / sqrt(2 n);
-// five of them are never seen by chance.
+// The mean of n values has the deviation d / sqrt(n), and their deviation one of about d / sqrt(2
+// n). Five deviations practically never occur by chance.
 void expect_moments(const Tensor& tensor, double mean, double deviation) {
   const Moments moments = moments_of(tensor);
   const double band = 5 * deviation / std::sqrt(static_cast<double>(tensor.numel()));
@@ -85,7 +85,7 @@ TEST_F(Init, Normal) {
 
 TEST_F(Init, TruncatedNormal) {
   truncated_normal(weight, 1, 0.5);
-  // The variance of a normal distribution cut at two deviations:
+  // The variance of a normal distribution truncated at two deviations:
   // 1 - 2 * 2 * pdf(2) / (cdf(2) - cdf(-2)).
   const double pdf = std::exp(-2.0) / std::sqrt(2 * M_PI);
   const double inside = std::erf(2 / std::sqrt(2.0));

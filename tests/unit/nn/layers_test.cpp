@@ -25,7 +25,7 @@ using testing::Each;
 using testing::ElementsAre;
 using testing::HasSubstr;
 
-// Every parameter of the module must get a gradient that is not zero.
+// Expects that every parameter of the module gets a non-zero gradient.
 void expect_gradients(Module& module, const Tensor& x) {
   const Tensor y = module(x);
   sum(y * y).backward();
@@ -92,7 +92,7 @@ TEST(ConvTranspose2d, ComputesAndLearns) {
   expect_gradients(layer, randn({2, 4, 7, 5}));
 }
 
-// PyTorch's fan_in is what follows the first axis, whichever way the layer goes.
+// PyTorch's fan_in is the size of all axes after the first, whichever way the layer works.
 TEST(ConvTranspose2d, InitialValuesArePyTorchs) {
   manual_seed(3);
   const ConvTranspose2d layer(64, 3, 4);

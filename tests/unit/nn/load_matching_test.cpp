@@ -49,7 +49,7 @@ TEST(LoadMatching, TakesWhatFitsAndNamesTheRest) {
   EXPECT_EQ(numbers_of(to.head.weight()), head);
 }
 
-// Of as many classes, too: the head is for other ones.
+// Even for the same number of classes, since the head is for other classes.
 TEST(LoadMatching, WhatIsLeftOutStaysThoughItWouldFit) {
   HeadedNet from(10);
   HeadedNet to(10);
@@ -61,7 +61,7 @@ TEST(LoadMatching, WhatIsLeftOutStaysThoughItWouldFit) {
   EXPECT_TRUE(report.fits());
   EXPECT_EQ(report.text(), "");
   EXPECT_EQ(numbers_of(to.head.weight()), head);
-  // A file without any head is whole, and a name that begins like the path is another one.
+  // A file without any head is complete, and a name that only begins like the path is another one.
   std::vector<NamedTensor> body = from.state();
   body.resize(2);
   body.push_back({"header", ones({1})});

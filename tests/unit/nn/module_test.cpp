@@ -35,7 +35,7 @@ TEST(Module, NamesAreDottedAndInOrderOfRegistration) {
   EXPECT_EQ(net.path(), "");
 }
 
-// Calls a module that it forgot to add.
+// Calls a module that it did not add.
 class Forgetful final : public Module {
  public:
   Tensor forward(const Tensor& x) override { return forgotten(x); }
@@ -51,7 +51,7 @@ TEST(Module, WarnsOfModulesThatWereNotAdded) {
     net(ones({1, 2}));
   }
   for (Tensor parameter : net.forgotten.parameters()) parameter.set_requires_grad(false);
-  net(ones({1, 2}));  // frozen, and perhaps somebody else's
+  net(ones({1, 2}));  // frozen, and perhaps shared with somebody else
   EXPECT_THAT(lines, testing::IsEmpty());
   for (Tensor parameter : net.forgotten.parameters()) parameter.set_requires_grad(true);
   net(ones({1, 2}));
@@ -78,7 +78,7 @@ TEST(Module, RegistryAndMemberAreTheSameTensor) {
   Scale scale(5);
   fill(scale.named_parameters()[0].tensor, 7);
   EXPECT_EQ(scale(input()).to_vector<float>(), (Floats{7, 14}));
-  *scale.own_parameters()[0].tensor = full({2}, 9);  // as a cast of the parameters does it
+  *scale.own_parameters()[0].tensor = full({2}, 9);  // as a cast of the parameters does
   EXPECT_EQ(scale(input()).to_vector<float>(), (Floats{9, 18}));
 }
 
@@ -111,7 +111,7 @@ TEST(Module, TrainAndEvalReachEveryModule) {
   EXPECT_FALSE(net.is_training());
 }
 
-// Layers that are frozen, and one that is trained in a network that is not.
+// Frozen layers, and a trained one in a network that is not trained.
 TEST(Inference, GivesEveryModuleItsOwnModeBack) {
   ExampleNet net;
   net.body.eval();
@@ -198,7 +198,7 @@ TEST(Module, RegistrationRefusesWhatCannotBeNamed) {
   EXPECT_THAT(names_of(net.state()), ElementsAre("child.weight", "child.calls"));
 }
 
-// Doubles the input and counts.
+// Doubles the input and counts its calls.
 class DoublingHook : public ForwardHook {
  public:
   Tensor around(Module& module, const Tensor& x, const Forward& forward) override {

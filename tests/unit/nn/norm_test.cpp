@@ -23,7 +23,7 @@ using testing::FloatNear;
 using testing::HasSubstr;
 using testing::Pointwise;
 
-constexpr float kTolerance = 8 * 1.2e-7F;  // a few roundings of numbers near 1
+constexpr float kTolerance = 8 * 1.2e-7F;  // a few roundings of values near 1
 
 TEST(BatchNorm, StateIsPyTorchs) {
   const BatchNorm2d layer(3);

@@ -1,5 +1,5 @@
-// Residual networks in 16 bits, whose norms are computed again: the bits of those that keep all
-// results, in less memory.
+// Tests residual networks in 16 bits whose norms are recomputed: they have the bits of those that
+// keep all results, in less memory.
 #include "tests/unit/pending_norm.h"
 
 #include <memory>
@@ -54,8 +54,8 @@ class ResidualBlock final : public Module {
   std::unique_ptr<BatchNorm2d> shortcut_norm_;
 };
 
-// A stem, blocks of these channels, those with other channels than the one before at stride 2, and
-// a convolution that reads the last one.
+// A stem, blocks of these channels, and a convolution that reads the last one. A block with another
+// number of channels than the one before has stride 2.
 class ResidualNet final : public Module {
  public:
   explicit ResidualNet(std::int64_t channels, const std::vector<std::int64_t>& blocks)
@@ -95,7 +95,7 @@ struct Setting {
 
 struct StepOutcome {
   std::vector<Bits> bits;       // the loss, all gradients and buffers
-  std::int64_t held_bytes = 0;  // between the passes
+  std::int64_t held_bytes = 0;  // between the two passes
   std::int64_t peak_bytes = 0;
 };
 
@@ -150,7 +150,7 @@ TEST_P(NormAgainInNetworks, ChangesNoBit) {
   }
 }
 
-// 3x3 kernels of many channels are computed by Winograd's method in f16, which asks for the result.
+// Winograd's method in f16 computes 3x3 kernels of many channels, and needs the result.
 TEST_P(NormAgainInNetworks, ChangesNoBitForManyChannels) {
   expect_same_bits(
       {.lower = GetParam(), .x = {2, 3, 16, 16}, .channels = 32, .blocks = {32, 32, 40, 40}});
@@ -182,8 +182,8 @@ std::int64_t bytes_of_result(const Setting& setting) {
   return setting.x[0] * setting.channels * setting.x[2] * setting.x[3] * 2;
 }
 
-// Of n blocks, whose input is a norm's result, go all n inner results; the input of the first one,
-// which no residual norm keeps; and then every other block's result.
+// For n blocks whose input is a norm's result, all n inner results are given up, then the input of
+// the first block, which no residual norm keeps, and every other block's result.
 TEST_P(NormAgainInNetworks, GivesUpEveryOtherBlocksResult) {
   for (std::int64_t blocks = 0; blocks < 6; ++blocks) {
     Setting setting{.lower = GetParam(), .x = {4, 3, 16, 16}, .channels = 16};
@@ -194,21 +194,21 @@ TEST_P(NormAgainInNetworks, GivesUpEveryOtherBlocksResult) {
   }
 }
 
-// With a strided shortcut, whose norm's result nobody keeps, the row begins again: its block's
-// result is kept, the next one goes.
+// With a strided shortcut, whose norm's result nobody keeps, the alternation starts again: the
+// result of its block is kept, the next one is given up.
 TEST_P(NormAgainInNetworks, GivesUpNoResultWithAResidualThatNobodyKeeps) {
   const Setting setting{
       .lower = GetParam(), .x = {4, 3, 16, 16}, .channels = 16, .blocks = {16, 64, 64}};
   const std::int64_t saved =
       train_once_keeping(setting).held_bytes - train_once(setting).held_bytes;
-  // 64 channels on a fourth of the pixels are as many numbers as 16.
+  // 64 channels on a fourth of the pixels have as many elements as 16.
   const std::int64_t inner = 3;
   const std::int64_t stem = 1;
   const std::int64_t last = 1;
   EXPECT_EQ(saved, (inner + stem + last) * bytes_of_result(setting));
 }
 
-// What is left when the backward pass begins is the peak; it may be in the middle of an operation.
+// The peak is the memory at the start of the backward pass, or one in the middle of an operation.
 TEST_P(NormAgainInNetworks, PeaksLower) {
   const Setting setting{
       .lower = GetParam(), .x = {8, 3, 32, 32}, .channels = 16, .blocks = {16, 16, 16, 16}};

@@ -22,7 +22,7 @@ namespace {
 
 using testing::HasSubstr;
 
-// A residual block with everything that could come out differently the second time.
+// A residual block with everything that could differ the second time.
 class Block final : public Module {
  public:
   explicit Block(std::int64_t channels)
@@ -61,12 +61,12 @@ class Net final : public Module {
   Block second_;
 };
 
-// Everything that a training step leaves behind.
+// Everything that a training step changes.
 struct Trace {
   std::vector<std::vector<float>> gradients;
   std::vector<std::vector<double>> buffers;
   std::uint64_t random_offset = 0;
-  std::int64_t held_bytes = 0;  // from the forward pass to the backward pass
+  std::int64_t held_bytes = 0;  // from the forward to the backward pass
 
   bool operator==(const Trace& other) const {
     return gradients == other.gradients && buffers == other.buffers &&
@@ -136,7 +136,7 @@ class ManyUses final : public Module {
   Tensor weight_ = randn({6});
 };
 
-// At leaves gradients are added up in f32, at results in their dtype, computed again or not.
+// Leaf gradients are added up in f32, others in their own dtype, whether recomputed or not.
 TEST(Recompute, AddsGradientsUpWhereTheyWouldBe) {
   const auto gradients = [](DType dtype, bool again, bool leads_to_leaf) {
     manual_seed(6);
@@ -169,7 +169,7 @@ TEST(Recompute, AppliesThePolicyOfTheModuleItself) {
   EXPECT_EQ(gradient(true), gradient(false));
 }
 
-// What is computed again has a region of its own, which ends within the backward pass.
+// The recomputation has its own region, which ends within the backward pass.
 TEST(Recompute, GivesTheSameBitsInABackwardPassWithinARegion) {
   const auto gradients = [](bool again) {
     manual_seed(3);
@@ -249,7 +249,7 @@ TEST(Recompute, RefusesWhatWouldGiveOtherNumbers) {
               HasSubstr("[recompute] the network itself has no children"));
 }
 
-// Doubles the input, and the result.
+// Doubles the input and the result.
 class DoublesBothEnds final : public ForwardHook {
  public:
   Tensor around(Module& /*module*/, const Tensor& x, const Forward& forward) override {
@@ -272,8 +272,8 @@ TEST(Recompute, RepeatsHooksThatWereThereBefore) {
   EXPECT_EQ(gradient(true), gradient(false));
 }
 
-// The result of a matrix product in 16 bits, of which the gradient is a sum of two terms that 16
-// bits would round.
+// The 16-bit result of a matrix product, whose gradient is a sum of two terms that 16 bits would
+// round.
 TEST(Recompute, PassesOnTheF32GradientOfA16BitCopy) {
   const auto gradient = [](bool again, DType lower) {
     manual_seed(2);
@@ -291,7 +291,7 @@ TEST(Recompute, PassesOnTheF32GradientOfA16BitCopy) {
   }
 }
 
-// Adds a tensor that the module does not know of.
+// Adds a tensor that the module does not know.
 class AddsSomething final : public Module {
  public:
   explicit AddsSomething(Tensor what) : what_(std::move(what)) { add("linear", linear_); }
@@ -333,12 +333,12 @@ TEST(Recompute, NoticesWhatChangedInside) {
               HasSubstr("a buffer of the module norm (f32[4])"));
   block.train();
   loss = sum(block(x));
-  block(x);  // moves the running statistics, which nothing depended on
+  block(x);  // changes the running statistics, on which nothing depended
   loss.backward();
   EXPECT_TRUE(x.grad().defined());
 }
 
-// A module that counts its forward passes in a buffer, by itself, and gives back what it gets.
+// A module that counts its forward passes in a buffer by itself, and returns its input.
 class Counting final : public Module {
  public:
   Counting() {

@@ -1,4 +1,4 @@
-// Parameters that modules share, asked for by each of their names.
+// Tests parameters that modules share, requested by each of their names.
 #include <gmock/gmock.h>
 
 #include "mezzo/nn/embedding.h"
@@ -46,7 +46,7 @@ TEST(SharedParameters, AreNamedByEachName) {
 
 TEST(SharedParameters, AreThoseOfAHead) { EXPECT_EQ(head_of(TiedNet()), "head"); }
 
-// With one name the tensor is left out.
+// One name is enough to leave the tensor out.
 TEST(SharedParameters, AreLeftOutUnderAllNames) {
   for (const char* path : {"head", "embed"}) {
     TiedNet net;

@@ -1,4 +1,4 @@
-// The state of networks whose modules share tensors.
+// Tests the state of networks whose modules share tensors.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -16,7 +16,7 @@ using State = std::vector<NamedTensor>;
 using testing::Each;
 using testing::HasSubstr;
 
-// A linear layer whose weight and statistic are somebody else's.
+// A linear layer whose weight and statistic belong to another module.
 class Head : public Module {
  public:
   Head(const Tensor& weight, const Tensor& statistic) : weight_(weight), statistic_(statistic) {
@@ -78,7 +78,7 @@ TEST(SharedState, NoNameIsNotEnough) {
   EXPECT_THAT(net.weight(), Each(1));
 }
 
-// What older versions wrote.
+// The format of older versions.
 TEST(SharedState, EveryNameWithTheSameValueIsFine) {
   Tied net;
   net.load_state({{"embed.weight", full({2, 2}, 2)},
@@ -106,7 +106,7 @@ TEST(SharedState, TwoValuesAreAnErrorThatNamesBoth) {
   }
 }
 
-// The other name of a tensor that was loaded brings nothing that is lost.
+// The other name of a loaded tensor brings nothing that would be lost.
 TEST(SharedState, AnAliasThatTheNetworkDoesNotHaveIsNotUnexpected) {
   Embedding embedding(2, 2);
   const Tensor weight = full({2, 2}, 4);
@@ -118,7 +118,7 @@ TEST(SharedState, AnAliasThatTheNetworkDoesNotHaveIsNotUnexpected) {
               HasSubstr("unexpected: head.weight"));
 }
 
-// Two that are equal are not one.
+// Two equal tensors are not the same tensor.
 TEST(SharedState, TwoTensorsNeedTwoValues) {
   BatchNorm2d norm(1);
   EXPECT_THAT(message_of<StateMismatch>([&] {

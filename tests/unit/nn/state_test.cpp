@@ -87,7 +87,7 @@ TEST(State, AMismatchOfManyNamesIsStillOneLine) {
               testing::HasSubstr("layer6, layer7 and 292 more. Load"));
 }
 
-// Names are any text, also such as separates the parts of a message.
+// Names are arbitrary text, even text that separates the parts of a message.
 TEST(State, AMismatchSaysTheDifferenceWithoutTheAdvice) {
   Scale scale;
   std::vector<NamedTensor> state = scale.state();

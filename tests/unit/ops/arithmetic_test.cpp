@@ -1,4 +1,4 @@
-// Broadcasting over views, layout changes, cutting and joining, looking up.
+// Tests broadcasting over views, layout changes, slicing, concatenation and look-ups.
 #include "mezzo/ops/arithmetic.h"
 
 #include <functional>
@@ -53,7 +53,7 @@ TEST(Arithmetic, InPlaceAdditionReachesEveryView) {
   Generator generator(4);
   const Tensor more = randn({4, 23, 21, 30}, generator);
   for (const Tensor& view : views(generator)) {
-    if (view.bytes() != view.storage()->bytes()) continue;  // overlapping or partial
+    if (view.bytes() != view.storage()->bytes()) continue;  // views that overlap or cover a part
     const Tensor sum = view + more;
     const Floats expected = sum.to_vector<float>();
     add_into(view, more);
@@ -78,7 +78,7 @@ TEST(Arithmetic, IntegersAreExactAndWrapAround) {
   EXPECT_EQ((ints * ints).to_vector<std::int32_t>(), (std::vector<std::int32_t>{4, 49}));
 }
 
-// convert_into from each source, all equal and of different layouts, to both formats of `to`.
+// Runs convert_into from each source, all equal and of different layouts, to both formats of `to`.
 void expect_equal_copies(const std::vector<Tensor>& sources, DType from, DType to) {
   const Floats expected = sources[0].astype(from).astype(to).to_vector<float>();
   for (std::size_t i = 0; i < sources.size(); ++i) {
@@ -92,7 +92,7 @@ void expect_equal_copies(const std::vector<Tensor>& sources, DType from, DType t
   }
 }
 
-// Every pair of layouts and dtypes, sizes on both sides of the tile.
+// Every pair of layouts and dtypes, with sizes on both sides of the tile.
 TEST(ToFormat, CopiesEveryLayoutIntoEveryOther) {
   Generator generator(6);
   for (const Shape& shape : {Shape{2, 3, 5, 7}, Shape{1, 64, 32, 33}, Shape{2, 70, 9, 11},
@@ -169,7 +169,7 @@ TEST(Cat, MoreTensorsThanFitInPlace) {
 }
 
 TEST(Embedding, RepeatedIndicesAddUpInF32) {
-  // 1000 gradients of 1 for one row: in bf16 they would stop at 256.
+  // 1000 gradients of 1 for one row: in bf16 the sum would stop at 256.
   const Tensor weight = zeros({3, 20}, DType::kBf16).set_requires_grad(true);
   const Tensor indices = full({1000}, 1, DType::kI64);
   sum(embedding(weight, indices), {}, false, DType::kF32).backward();
@@ -202,7 +202,7 @@ TEST(ArgMax, ComparesIntegersExactly) {
   EXPECT_EQ(argmax(x, 0).to_vector<std::int64_t>(), (Longs{0, 0}));
 }
 
-// Every second number by 3 or so would have another last bit if it were multiplied by the
+// About every second or third quotient would differ in its last bit if it were computed with the
 // reciprocal.
 TEST(DivNumber, IsRoundedOnce) {
   Floats numbers;
@@ -240,7 +240,7 @@ TEST(DivNumber, KeepsTheSignOfZeroAndDividesByIt) {
   EXPECT_EQ((x / infinity).to_vector<float>(), (Floats{0, 0, 0}));
 }
 
-// As an f32 number the divisor would be 0 or infinite.
+// As an f32 number, the divisor would be 0 or infinite.
 TEST(DivNumber, TakesDivisorsThatF32DoesNotHold) {
   const Tensor x = from_values({1e30F, 0.0F}, {2});
   EXPECT_EQ((x / 1e50).to_vector<float>(),
@@ -249,7 +249,7 @@ TEST(DivNumber, TakesDivisorsThatF32DoesNotHold) {
   EXPECT_EQ((small / 0x1p-140).to_vector<float>(), (Floats{0x1p20F, 0}));
 }
 
-// As an f32 number the factor would be 0 or infinite.
+// As an f32 number, the factor would be 0 or infinite.
 TEST(Affine, TakesFactorsThatF32DoesNotHold) {
   const Tensor x = from_values({1e30F, -0x1p100F, 0.0F}, {3});
   EXPECT_EQ(affine(x, 1e-50, 0).to_vector<float>(),
@@ -259,7 +259,7 @@ TEST(Affine, TakesFactorsThatF32DoesNotHold) {
   EXPECT_EQ(affine(small, 0x1p140, 1).to_vector<float>(), (Floats{1048577, 1}));
 }
 
-// Not in the names of the operations that do them.
+// Errors must not name the operations that do the work.
 TEST(Operators, RefuseIntegersInTheirOwnNames) {
   const Tensor x = arange(3, DType::kI64);
   const auto refusal = [&](const auto& action) { return message_of<ArgumentError>(action); };
@@ -288,7 +288,7 @@ TEST(AddInto, RefusesOtherViewsOfWhatItChanges) {
   const Tensor one = full({1}, 1);
   EXPECT_THAT(refusal(expand(one, {5}), full({5}, 1)),
               testing::HasSubstr("one element at several indices"));
-  add_into(slice(a, 0, 0, 1), slice(a, 0, 1, 2));  // apart
+  add_into(slice(a, 0, 0, 1), slice(a, 0, 1, 2));  // disjoint
   add_into(a, a);
   EXPECT_EQ(a.to_vector<float>(), (Floats{6, 10, 14, 6, 8, 10, 12, 14, 16}));
 }

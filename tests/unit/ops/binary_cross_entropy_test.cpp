@@ -48,14 +48,14 @@ TEST(BinaryCrossEntropy, OfCertainAndWrongProbabilitiesIsBounded) {
   for (const float g : p.grad().to_vector<float>()) EXPECT_TRUE(std::isfinite(g));
 }
 
-// 1 / (1 - p) where the target is 0, as long as p (1 - p) is no less than 1e-12.
+// The gradient is 1 / (1 - p) where the target is 0, as long as p (1 - p) is at least 1e-12.
 TEST(BinaryCrossEntropy, GradientsOfSmallProbabilitiesAreWhole) {
   const Tensor p = from_values({1e-11, 1e-10, 7.8e-5, 0.5}, {4}).set_requires_grad(true);
   binary_cross_entropy(p, zeros({4}, DType::kF64), Reduction::kSum).backward();
   const auto gradient = p.grad().to_vector<double>();
   for (std::size_t i = 0; i < gradient.size(); ++i) {
     const double want = 1 / (1 - p.data<double>()[i]);
-    // 1e-12 is taken away and put back, which rounds by 2^-53 of p (1 - p) each, or of 1e-12.
+    // 1e-12 is subtracted and added again, each of which rounds by 2^-53 of p (1 - p), or of 1e-12.
     EXPECT_NEAR(gradient[i], want, 8 * 0x1p-53 * want);
   }
 }
@@ -70,7 +70,7 @@ TEST(BinaryCrossEntropy, NotANumberStays) {
   }
 }
 
-// 1 - p would be 1, and its logarithm 0.
+// 1 - p would round to 1, and its logarithm to 0.
 TEST(BinaryCrossEntropy, OfSmallProbabilitiesKeepsThem) {
   const Tensor p = from_values({1e-8F, 1e-4F, 1e-30F}, {3});
   const Tensor targets = zeros({3});
@@ -101,8 +101,8 @@ TEST(BinaryCrossEntropy, BothFormsAgree) {
   const Tensor targets = from_values({0.0F, 1.0F, 0.25F, 0.5F}, {2, 2});
   const double a = binary_cross_entropy_with_logits(logits, targets).item();
   const double b = binary_cross_entropy(sigmoid(logits), targets).item();
-  // Four terms of about 1, each from a probability with an error of 2^-24 over a p of at least
-  // 0.04.
+  // Four terms of about 1, each from a probability with an error of 2^-24 relative to a p of at
+  // least 0.04.
   EXPECT_NEAR(a, b, 4 * std::ldexp(1.0, -24) / 0.04);
 }
 

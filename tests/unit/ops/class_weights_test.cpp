@@ -1,5 +1,5 @@
-// Class weights of cross entropy, and pos_weight of its binary form, against the numbers that
-// PyTorch 1.13 gives in f64.
+// Tests class weights of cross-entropy, and pos_weight of its binary form, against values of
+// PyTorch 1.13 in f64.
 #include <cmath>
 #include <functional>
 #include <vector>
@@ -25,7 +25,7 @@ namespace {
 
 using Doubles = std::vector<double>;
 
-// All of them have few bits, so that they are the same in every dtype.
+// All values have few bits, so that every dtype represents them exactly.
 Tensor some_logits() {
   return from_values({1.0, -0.5, 2.0, 0.25, 0.75, -1.5, -2.0, 0.5, 1.25, 3.0, 1.0, -0.25}, {4, 3});
 }
@@ -50,7 +50,7 @@ struct Expected {
   double sum;
   Doubles losses;
   Doubles grad_of_mean;
-  Doubles grad_of_losses;  // from the gradients 1, 2, 3, 4
+  Doubles grad_of_losses;  // with the upstream gradients 1, 2, 3, 4
 
   CrossEntropyOptions options(Reduction reduction) const {
     CrossEntropyOptions options{
@@ -132,7 +132,7 @@ std::vector<Expected> from_pytorch() {
   };
 }
 
-// Of numbers that are up to 16, added up from terms that are.
+// The error bound of values up to 16 that are sums of such terms.
 double loss_bound(DType dtype) { return 16 * (dtype == DType::kF64 ? 0x1p-50 : 0x1p-23); }
 
 void expect_near(const Tensor& got, const Doubles& expected, double relative, double absolute) {
@@ -194,7 +194,7 @@ TEST(ClassWeights, OfPixels) {
   EXPECT_NEAR(cross_entropy(logits, shares, options).item(), 2.0711345026534937, bound);
 }
 
-// The gradient of every element of `x`, by central differences of f64 numbers.
+// Checks the gradient of every element of `x` with central differences in f64.
 void expect_differences(const Tensor& x, const std::function<Tensor(const Tensor&)>& loss) {
   constexpr double kStep = 0x1p-16;
   Tensor leaf = contiguous(x.detach() * 1.0);
@@ -208,7 +208,7 @@ void expect_differences(const Tensor& x, const std::function<Tensor(const Tensor
       moved[i] += shift;
       return loss(from_values(moved, x.shape())).item();
     };
-    // What is left out is of the order of the step's square, what is rounded 2^-52 / 2^-16.
+    // The truncation error is of the order of the squared step, the rounding error 2^-52 / 2^-16.
     EXPECT_NEAR(grads[i], (at(kStep) - at(-kStep)) / (2 * kStep), 64 * kStep * kStep) << i;
   }
 }
@@ -317,7 +317,7 @@ TEST(ClassWeights, RefusesWhatDoesNotFit) {
               testing::StartsWith("[cross_entropy] label 1 is 3, out of range for 3 classes"));
   EXPECT_THAT(error_of(no_class, smoothed), testing::HasSubstr("1 is 3, out of range for 3"));
   for (const CrossEntropyOptions& options : {weighted, smoothed}) {
-    // As they are without weights.
+    // These are refused as they are without weights.
     for (const Tensor& wrong :
          {zeros({4}), zeros({4, 1}, DType::kI64), zeros({3}, DType::kI64),
           zeros({4, 3}, DType::kI64), zeros({4}, DType::kBool), zeros({4, 2})}) {
@@ -370,7 +370,7 @@ TEST(PosWeight, GradientsAreThoseOfDifferences) {
   expect_differences(weight, [&](const Tensor& w) { return loss(logits, targets, w); });
 }
 
-// (1 - t) x + (1 + (w - 1) t) log(1 + exp(-x)) would give 0 for the first.
+// (1 - t) x + (1 + (w - 1) t) log(1 + exp(-x)) would give 0 for the first element.
 TEST(PosWeight, SmallLossesStayWhole) {
   const Tensor logits = from_values({-30.0F, 30.0F, -100.0F}, {3});
   const Tensor targets = from_values({0.0F, 1.0F, 1.0F}, {3});

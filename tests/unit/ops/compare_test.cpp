@@ -54,14 +54,14 @@ TEST(Compare, WithOneNumber) {
   EXPECT_THAT(answers(ge(x, 0)), ElementsAre(false, true, true, false));
 }
 
-// The f32 number next to it, as everywhere.
+// The number is rounded to the nearest f32 value, as everywhere.
 TEST(Compare, WithANumberThatF32DoesNotHold) {
   EXPECT_THAT(answers(eq(from_values({0.1F}, {1}), 0.1)), ElementsAre(true));
   EXPECT_THAT(answers(eq(from_values({0.1}, {1}), 0.1)), ElementsAre(true));
   EXPECT_THAT(answers(eq(from_values({0.1F}, {1}).astype(DType::kBf16), 0.1)), ElementsAre(false));
 }
 
-// A double does not hold both.
+// A double cannot distinguish these integers.
 TEST(Compare, IntegersAreExact) {
   constexpr std::int64_t kLarge = std::int64_t{1} << 60;
   const Tensor a = from_values<std::int64_t>({kLarge, -3, 5}, {3});
@@ -112,7 +112,7 @@ TEST(Compare, EveryDTypeAndLayoutAgreesWithF64) {
   }
 }
 
-// 256 and 257 are one number in bf16.
+// 256 and 257 are the same bf16 value.
 TEST(Compare, NothingIsRoundedInMixedPrecision) {
   const Tensor a = from_values({256.0F}, {1});
   const Tensor b = from_values({257.0F}, {1});

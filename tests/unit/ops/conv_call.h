@@ -1,4 +1,4 @@
-// One call of a convolution's kernel, and what it should give: for tests of kernels that are chosen
+// One call of a convolution's kernel and its expected result, for tests of kernels that are chosen
 // for some shapes only.
 #pragma once
 
@@ -17,7 +17,7 @@
 
 namespace mezzo::test {
 
-// One call of a kernel, and of the operation that it computes.
+// A call of a kernel, and of the operation that it computes.
 struct ConvCall {
   const char* op;
   Support (*supports)(const KernelArgs&);
@@ -25,9 +25,9 @@ struct ConvCall {
   Tensor a, b, bias;
   Shape result;
   Attrs attrs;
-  std::int64_t terms;  // products in one sum, at most
+  std::int64_t terms;  // maximum number of products in one sum
 
-  // The same call with a bias that is as large as its sums.
+  // The same call with a bias as large as its sums.
   ConvCall with_bias(DType dtype) const {
     ConvCall call = *this;
     call.bias = random_tensor({result[1]}, 3, dtype);
@@ -45,14 +45,14 @@ struct ConvCall {
   }
 };
 
-// Whether the kernel takes the call.
+// Whether the kernel accepts the call.
 inline bool is_taken(const ConvCall& c, DType result = DType::kBf16) {
   Tensor out = empty(c.result, result, Format::kChannelsLast);
   const auto in = c.inputs();
   return static_cast<bool>(c.supports({in, {&out, 1}, c.attrs}));
 }
 
-// Any number of threads gives the same bits, of bf16 results.
+// Expects that any number of threads gives the same bits in bf16 results.
 inline void expect_same_by_threads(const std::vector<ConvCall>& calls) {
   const auto results = [&] {
     std::vector<std::vector<float>> all;
@@ -89,7 +89,7 @@ inline void check_call(const ConvCall& c, DType result) {
   const std::vector<double> want = plain_call(c, false);
   const std::vector<double> magnitudes = plain_call(c, true);
   ASSERT_EQ(got.size(), want.size());
-  // Each product and each addition rounds once to f32, and the result once to its own dtype.
+  // Each product and each addition is rounded once to f32, and the result once to its own dtype.
   const std::int64_t terms = c.terms + (c.bias.defined() ? 1 : 0);
   const double each = 2 * static_cast<double>(terms) * 0x1p-24;
   const double last = result == DType::kF32 ? 0 : epsilon_of(result) / 2;

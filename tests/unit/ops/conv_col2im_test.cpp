@@ -1,4 +1,5 @@
-// Gradients by images of few channels, as sums of windows and as sums of rows.
+// Tests gradients with respect to images of few channels, as sums of windows (col2im) and as sums
+// of rows.
 #include <cmath>
 #include <cstdint>
 #include <string>
@@ -32,9 +33,9 @@ struct WindowCase {
   Conv2dAttrs attrs;
 };
 
-// Windows that overlap in both directions, in one and in none; rows of a window that fill vectors
-// and that do not; images that end before the last window and behind it; padding on some sides,
-// wider than the kernel's half; several passes over the batch; odd and few channels of the result.
+// Windows that overlap in both directions, in one and in none. Rows of a window that fill vectors
+// and that do not. Images that end before or after the last window. Padding on some sides, wider
+// than half the kernel. Several passes over the batch. Odd and few channels of the result.
 std::vector<WindowCase> window_cases() {
   return {
       {{2, 3, 8, 8}, 64, 4, {.stride = 2, .padding = {1, 1, 1, 1}}},
@@ -76,7 +77,7 @@ ConvCall grad_call(const Kernel& kernel, const WindowCase& c, DType dtype,
           c.out_channels * c.kernel.h * c.kernel.w};
 }
 
-// On any shape, whatever the kernel is chosen for.
+// Any shape, even if the kernel would not be chosen for it.
 ConvCall any_grad_call(const Kernel& kernel, const WindowCase& c, DType dtype,
                        bool f32_result = false) {
   ConvCall call = grad_call(kernel, c, dtype, f32_result);
@@ -100,8 +101,8 @@ TEST_P(ConvWindows, ArePlainSums) {
   }
 }
 
-// An odd number of channels is filled up with zeros, and so are the vectors of a piece: nothing
-// that is infinite may meet them.
+// An odd number of channels is padded with zeros, and so are the vectors of a block: no infinity
+// may be multiplied by them.
 TEST_P(ConvWindows, InfiniteNumbersReachTheirWindowsOnly) {
   ConvCall call = any_grad_call(kRowSums, {{1, 3, 5, 40}, 5, 3, {.stride = {1, 2}}}, GetParam());
   const Shape& size = call.a.shape();
@@ -134,8 +135,8 @@ TEST_P(ConvWindows, TakeImagesOfFewChannelsAtAStrideOnTheTileUnit) {
   EXPECT_FALSE(takes({{2, 3, 8, 8}, 32, 3, {.stride = 2, .dilation = 2}}));
 }
 
-// Rows of five pixels of six channels fill two vectors of 16 or four of 8, the channels alone less
-// than half of one; of 16 channels it is the other way round.
+// Rows of five pixels of six channels fill two vectors of 16 or four of 8; the channels alone fill
+// less than half a vector. With 16 channels it is the other way around.
 TEST_P(ConvWindows, AreSumsOfRowsWhereThoseFillVectors) {
   const auto takes = [&](const WindowCase& c) {
     return is_taken(grad_call(kRowSums, c, GetParam()), GetParam());
@@ -164,7 +165,7 @@ TEST_P(ConvWindows, ComputeTransposedConvolutions) {
 INSTANTIATE_TEST_SUITE_P(Dtypes, ConvWindows, testing::ValuesIn(test::kVectorDTypes),
                          [](const auto& dtype) { return std::string(name_of(dtype.param)); });
 
-// Whoever adds them up, and however many images are computed at a time.
+// Any thread may sum them, and any number of images may be computed at a time.
 TEST(ConvWindowsOfThreads, AnyNumberOfThreadsGivesTheSameBits) {
   const WindowCase c{{5, 3, 130, 126}, 32, 7, {.stride = 2, .padding = {3, 3, 3, 3}}};
   test::expect_same_by_threads(

@@ -1,4 +1,4 @@
-// Convolutions of few channels on the tile unit.
+// Tests convolutions of few channels on the tile unit.
 #include <cmath>
 #include <cstdint>
 #include <vector>
@@ -52,7 +52,8 @@ ConvCall joined_call(const JoinedCase& c) {
           c.x[1] * c.kernel.h * c.kernel.w};
 }
 
-// Of the convolution whose gradient has the case's images: their channels are those of its result.
+// The gradient has the case's images as its result; their channels are those of the convolution's
+// result.
 ConvCall joined_gradient(const JoinedCase& c) {
   const Sides& p = c.padding;
   const Sides turned{c.kernel.h - 1 - p.top, c.kernel.h - 1 - p.bottom, c.kernel.w - 1 - p.left,
@@ -69,9 +70,9 @@ ConvCall joined_gradient(const JoinedCase& c) {
           c.x[1] * c.kernel.h * c.kernel.w};
 }
 
-// Even and odd channels; kernel rows of one block and of several; one to four tiles of outputs,
-// whole and not; rows of less than a tile of pixels, of one and of several, taken one by one and
-// four at a time; paddings on one side, and images of several bands.
+// Even and odd channels. Kernel rows of one block and of several. One to four tiles of outputs,
+// whole and not. Rows of less than a tile of pixels, of one and of several, processed one or four
+// at a time. Padding on one side, and images of several bands.
 std::vector<JoinedCase> joined_cases() {
   return {
       {{3, 6, 14, 14}, 16, 5},
@@ -114,7 +115,7 @@ TEST_F(ConvJoined, GradientsArePlainSums) {
   check_call(joined_gradient({{2, 16, 14, 13}, 30, 3, {1, 1, 1, 1}}), DType::kBf16);
 }
 
-// Of a convolution whose last rows and columns of results read padding alone.
+// The convolution's last rows and columns of results read only padding.
 TEST_F(ConvJoined, GradientsOfWidePadding) {
   for (const std::int64_t channels : {3, 8}) {
     const Sides padding{1, 5, 0, 40};
@@ -148,7 +149,7 @@ TEST_F(ConvJoined, AnyNumberOfThreadsGivesTheSameBits) {
   test::expect_same_by_threads({joined_call(small), joined_gradient(small), joined_call(large)});
 }
 
-// Numbers that lie beside those of a kernel's row, or were copied before, have no part in it.
+// Elements beside those of a kernel's row, or copied earlier, must not take part in it.
 TEST_F(ConvJoined, WhatIsNotFiniteReachesOnlyItsNeighbours) {
   for (const std::int64_t channels : {1, 3, 5, 6, 12}) {
     constexpr std::int64_t kSize = 9;
@@ -174,7 +175,7 @@ TEST_F(ConvJoined, LeavesOtherCallsToOthers) {
   EXPECT_FALSE(is_taken(joined_call({{0, 12, 8, 8}, 64, 3, same})));
   EXPECT_FALSE(is_taken(joined_call({{2, 12, 8, 8}, 65, 3, same})));
   EXPECT_FALSE(is_taken(joined_call({{2, 12, 8, 8}, 64, {3, 1}})));       // one column
-  EXPECT_FALSE(is_taken(joined_call({{2, 14, 8, 8}, 64, 3, same})));      // 42 numbers: 3 of 14
+  EXPECT_FALSE(is_taken(joined_call({{2, 14, 8, 8}, 64, 3, same})));      // 42 values: 3 of 14
   EXPECT_FALSE(is_taken(joined_call({{2, 16, 8, 8}, 64, 3, same})));      // oneDNN is as fast
   EXPECT_TRUE(is_taken(joined_gradient({{2, 16, 8, 8}, 64, 3, same})));   //
   EXPECT_FALSE(is_taken(joined_gradient({{2, 18, 8, 8}, 64, 3, same})));  //
@@ -192,7 +193,7 @@ TEST_F(ConvJoined, LeavesOtherCallsToOthers) {
   ConvCall grouped = with({.groups = 2});
   grouped.b = random_tensor({64, 6, 3, 3}, 2, DType::kBf16);
   EXPECT_FALSE(is_taken(grouped));
-  ConvCall padded = joined_gradient(fits);  // more than the kernel's span
+  ConvCall padded = joined_gradient(fits);  // more than the kernel's extent
   padded.attrs = Conv2dGradAttrs{.conv = {.padding = {3, 3, 3, 3}}, .size = {4, 4}};
   padded.result = {2, 64, 4, 4};
   EXPECT_FALSE(is_taken(padded));

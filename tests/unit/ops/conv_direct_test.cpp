@@ -1,4 +1,4 @@
-// Convolutions with kernels of several taps on the tile unit.
+// Tests convolutions with kernels of several taps on the tile unit.
 #include <cmath>
 #include <cstdint>
 #include <vector>
@@ -89,8 +89,8 @@ ConvCall transposed_call(const TapsCase& c) {
   return call;
 }
 
-// Strips that end within rows, between images and behind the last one; kernels with and without a
-// middle; one panel of channels and several, whole and not; more weight than is read at a time.
+// Strips that end within rows, between images and after the last one. Kernels with and without a
+// middle. One panel of channels and several, whole and not. More weight than is read at a time.
 std::vector<TapsCase> cases_at_stride_1() {
   return {
       {{2, 64, 7, 7}, 64, 3, {.padding = {1, 1, 1, 1}}},
@@ -107,8 +107,8 @@ std::vector<TapsCase> cases_at_stride_1() {
   };
 }
 
-// Every remainder with taps and without, also of images that end before the last of them or lie
-// between the taps.
+// Every remainder with and without taps, including images that end before the last tap or lie
+// between taps.
 std::vector<TapsCase> cases_at_strides() {
   return {
       {{2, 64, 14, 14}, 64, 3, {.stride = 2, .padding = {1, 1, 1, 1}}},
@@ -160,14 +160,14 @@ TEST_F(ConvTaps, GradientsAtStridesArePlainSums) {
   check_call(grad_input_call(kSeveralBands), DType::kBf16);
 }
 
-// Of pixels with each remainder by the stride, read or not, in images that end before the last.
+// Pixels with each remainder modulo the stride, read or not, in images that end before the last.
 TEST_F(ConvTaps, ResultsAtStridesArePlainSums) {
   for (const TapsCase& c : cases_at_strides()) check_call(forward_call(c), DType::kBf16);
   for (const TapsCase& c : cases_of_sparse_windows()) check_call(forward_call(c), DType::kBf16);
   check_call(forward_call(kSeveralBands), DType::kBf16);
 }
 
-// One of each channel, added before the sums are rounded, and where there is nothing else.
+// One bias per channel, added before the sums are rounded, and as the only summand.
 TEST_F(ConvTaps, TakeABias) {
   for (const DType dtype : {DType::kF32, DType::kBf16}) {
     for (const TapsCase& c : cases_at_stride_1()) {
@@ -198,7 +198,7 @@ TEST_F(ConvTaps, AnyNumberOfThreadsGivesTheSameBits) {
                                 grad_input_call(strided)});
 }
 
-// Neither what lies between rows and images nor what lies behind the last one is read.
+// Memory between rows, between images and after the last image is not read.
 TEST_F(ConvTaps, WhatIsNotFiniteReachesOnlyItsNeighbours) {
   ConvCall call = forward_call({{2, 32, 5, 5}, 32, 3, {.padding = {1, 1, 1, 1}}});
   call.a.mutable_data<BFloat16>()[(24 * 32) + 5] =
@@ -212,7 +212,7 @@ TEST_F(ConvTaps, WhatIsNotFiniteReachesOnlyItsNeighbours) {
   }
 }
 
-// The packed weight is renewed by what changes the parameter.
+// Changing the parameter renews the packed weight.
 TEST_F(ConvTaps, FollowsChangesOfTheWeight) {
   const Tensor weight = random_tensor({64, 64, 3, 3}, 2).set_requires_grad(true);
   const Tensor x = image({2, 64, 9, 9}, 1);
@@ -236,7 +236,7 @@ TEST_F(ConvTaps, LeavesOtherCallsToOthers) {
   EXPECT_TRUE(is_taken(forward_call(fits)));
   EXPECT_TRUE(is_taken(grad_input_call(fits)));
   EXPECT_FALSE(is_taken(forward_call(fits), DType::kF32));
-  EXPECT_FALSE(is_taken(forward_call({{2, 48, 8, 8}, 64, 3, same})));       // no whole tiles
+  EXPECT_FALSE(is_taken(forward_call({{2, 48, 8, 8}, 64, 3, same})));       // not whole tiles
   EXPECT_FALSE(is_taken(forward_call({{2, 64, 8, 8}, 48, 3, same})));       //
   EXPECT_FALSE(is_taken(forward_call({{2, 64, 8, 8}, 64, 1, {}})));         // one tap
   EXPECT_FALSE(is_taken(forward_call({{0, 64, 8, 8}, 64, 3, same})));       //
@@ -248,7 +248,7 @@ TEST_F(ConvTaps, LeavesOtherCallsToOthers) {
   EXPECT_TRUE(is_taken(forward_call({{16, 64, 33, 33}, 64, 4, strided})));   // but not trusted
   EXPECT_TRUE(is_taken(grad_input_call({{2, 64, 33, 33}, 64, 3, strided})));
   const Conv2dAttrs wide{.padding = {3, 3, 3, 3}};
-  EXPECT_FALSE(is_taken(forward_call({{2, 64, 3, 3}, 64, 3, wide})));  // more than is read
+  EXPECT_FALSE(is_taken(forward_call({{2, 64, 3, 3}, 64, 3, wide})));  // more than the kernel reads
   TapsCase grouped{{2, 64, 8, 8}, 64, 3, {.padding = {1, 1, 1, 1}, .groups = 2}};
   ConvCall in_groups = forward_call(grouped);
   in_groups.b = random_tensor({64, 32, 3, 3}, 2, DType::kBf16);

@@ -1,4 +1,4 @@
-// Convolutions of images of a few pixels as one matrix product, against plain sums.
+// Tests convolutions of images of a few pixels as one matrix product, against plain sums.
 #include <gtest/gtest.h>
 
 #include "mezzo/kernels/cpu/conv/as_gemm/conv2d_fully_connected.h"
@@ -33,8 +33,8 @@ struct WholeCase {
   }
 };
 
-// Several pixels, and one; kernels of one number, as large as the image, and larger; unequal sides,
-// strides, dilation; pairs that no tap joins; one channel.
+// Several pixels, and one. Kernels of one element, as large as the image, and larger. Unequal
+// sides, strides, dilation. Pairs without a common tap. One channel.
 std::vector<WholeCase> whole_cases() {
   return {
       {{37, 9, 2, 2}, 21, 3, {.padding = kOne}},
@@ -120,16 +120,16 @@ TEST(ConvWhole, TheMatrixFollowsChangesOfTheWeight) {
   const Conv2dOptions padded{.padding = 1};
   const std::vector<float> before = conv2d(x, weight, {}, padded).to_vector<float>();
   EXPECT_TRUE(conv2d(x, weight, {}, padded).to_vector<float>() == before);
-  weight.mutable_data<float>()[4] += 1;  // the tap in the middle joins every pixel with itself
+  weight.mutable_data<float>()[4] += 1;  // the middle tap connects every pixel with itself
   const std::vector<float> after = conv2d(x, weight, {}, padded).to_vector<float>();
   const double tolerance = test::sum_tolerance(4 * 8);
   EXPECT_NEAR(after[0] - before[0], x.to_vector<float>()[0], 2 * tolerance);
-  // Another geometry of the same weight has a matrix of its own.
+  // Another geometry of the same weight has its own matrix.
   EXPECT_NEAR(conv2d(x, weight, {}, {.stride = 2, .padding = 1}).to_vector<float>()[0], after[0],
               tolerance);
 }
 
-// Views of one block with one first element.
+// Views of one block that begin at the same element.
 TEST(ConvWhole, TheMatrixOfAViewIsNotThatOfTheWhole) {
   const NoGrad no_grad;
   const Tensor x = random_tensor({32, 8, 2, 2}, 1, DType::kF16);

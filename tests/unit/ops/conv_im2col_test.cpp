@@ -1,4 +1,4 @@
-// Convolutions whose windows do not overlap.
+// Tests convolutions whose windows do not overlap.
 #include <cstdint>
 #include <string>
 #include <vector>
@@ -34,8 +34,8 @@ struct PatchCase {
   Size2d stride;
 };
 
-// Images that are cut into patches, and that have rows and columns left; gaps between patches on
-// one side and on both; one patch; one row of patches.
+// Images that are cut into patches completely, and with remaining rows and columns. Gaps between
+// patches on one side and on both. A single patch. One row of patches.
 std::vector<PatchCase> patch_cases() {
   return {
       {{2, 3, 8, 12}, 16, 4, 4},          {{3, 5, 11, 9}, 7, {2, 3}, {2, 3}},
@@ -97,7 +97,7 @@ ConvCall grad_weight_call(const PatchCase& c, DType dtype, bool f32_result = fal
           result[0] * result[2] * result[3]};
 }
 
-// Small ones, too, which are left to other kernels.
+// Includes small ones, which are left to other kernels.
 ConvCall any_size(ConvCall call) {
   call.supports = [](const KernelArgs&) { return Support::yes(); };
   return call;
@@ -144,7 +144,7 @@ TEST_P(ConvPatches, TakeWhatIsFaster) {
 INSTANTIATE_TEST_SUITE_P(Dtypes, ConvPatches, testing::ValuesIn(test::kVectorDTypes),
                          [](const auto& dtype) { return std::string(name_of(dtype.param)); });
 
-// All of the way, for a weight in either format.
+// The whole path, for a weight in either format.
 TEST(ConvPatchesOfAnyFormat, GiveTheSameNumbers) {
   const PatchCase c{{2, 3, 32, 48}, 24, 16, 16};
   const auto gradients = [&](Format format) {

@@ -1,4 +1,4 @@
-// Convolutions with 1x1 kernels as products of pixels and weight.
+// Tests convolutions with 1x1 kernels as matrix products of pixels and weight.
 #include <cstdint>
 #include <vector>
 
@@ -38,9 +38,9 @@ struct PixelCase {
   std::int64_t out_channels;
 };
 
-// Whole strips of 32 or 48 pixels and parts of one, less than one, every number of rows that is
-// left of a block of six; one block of channels and several; so much weight that it is read in
-// pieces.
+// Whole strips of 32 or 48 pixels, partial strips, and less than one. Every remainder of rows
+// modulo a block of six. One block of channels and several. So much weight that it is read in
+// parts.
 std::vector<PixelCase> pixel_cases() {
   return {
       {{1, 32, 1, 1}, 32},   {{2, 32, 3, 5}, 64},    {{1, 64, 8, 4}, 64},   {{3, 64, 11, 3}, 160},
@@ -76,7 +76,7 @@ ConvCall grad_input_call(const PixelCase& c, Unit unit) {
 
 constexpr Size2d kStride{2, 3};
 
-// The same convolution at a stride: its image has more pixels than are multiplied.
+// The same convolution with a stride: its image has more pixels than are multiplied.
 ConvCall strided(ConvCall call) {
   call.attrs = Conv2dAttrs{.stride = kStride};
   const Shape& x = call.a.shape();
@@ -84,7 +84,7 @@ ConvCall strided(ConvCall call) {
   return call;
 }
 
-// Of an image with some rows and columns behind the last that was multiplied.
+// The image has some rows and columns after the last one that is multiplied.
 ConvCall strided_grad_input(ConvCall call) {
   const Shape& grad = call.a.shape();
   const Size2d size{grad[2] * kStride.h, (grad[3] - 1) * kStride.w + 1};
@@ -113,7 +113,7 @@ TEST_P(ConvPixels, ResultsAndGradientsArePlainSums) {
   }
 }
 
-// One of each channel, added before the sums are rounded.
+// One bias per channel, added before the sums are rounded.
 TEST_P(ConvPixels, TakeABias) {
   for (const PixelCase& c : pixel_cases()) {
     check_call(forward_call(c).with_bias(DType::kF32), DType::kBf16);
@@ -121,7 +121,7 @@ TEST_P(ConvPixels, TakeABias) {
   }
 }
 
-// Every other row and every third column, whole strips of them and less than one.
+// Every second row and every third column, in whole strips and less than one.
 TEST_P(ConvPixels, TakePixelsUnderAStride) {
   const PixelCase cases[] = {
       {{2, 64, 15, 17}, 96}, {{1, 32, 1, 1}, 32}, {{3, 96, 8, 9}, 160}, {{1, 64, 23, 35}, 64}};
@@ -131,8 +131,8 @@ TEST_P(ConvPixels, TakePixelsUnderAStride) {
   }
 }
 
-// Rows and columns are computed by themselves, whoever computes them: of many pixels, and of so few
-// that the channels of the result are divided among threads.
+// Each row and column is computed the same way by any thread: for many pixels, and for so few that
+// the channels of the result are divided among threads.
 TEST_P(ConvPixels, AnyNumberOfThreadsGivesTheSameBits) {
   const PixelCase many{{3, 64, 29, 31}, 128};
   const PixelCase few{{1, 64, 7, 7}, 1184};
@@ -140,7 +140,7 @@ TEST_P(ConvPixels, AnyNumberOfThreadsGivesTheSameBits) {
       {forward_call(many), grad_input_call(many), forward_call(few), grad_input_call(few)});
 }
 
-// With one thread, too, columns of few pixels are computed in parts.
+// Even with one thread, columns of few pixels are computed in parts.
 TEST_P(ConvPixels, FewPixelsOfManyChannels) {
   for (const int threads : {1, 3}) {
     const test::Threads guard(threads);
@@ -149,7 +149,7 @@ TEST_P(ConvPixels, FewPixelsOfManyChannels) {
   }
 }
 
-// Rows that fill up the last strip are no numbers of the image: those may be infinite.
+// Rows that pad the last strip are not part of the image: they may be infinite.
 TEST_P(ConvPixels, WhatIsNotFiniteStaysInItsRow) {
   ConvCall call = forward_call({{1, 32, 1, 35}, 64});
   call.a.mutable_data<BFloat16>()[34 * 32] = BFloat16(INFINITY);
@@ -160,7 +160,7 @@ TEST_P(ConvPixels, WhatIsNotFiniteStaysInItsRow) {
   }
 }
 
-// The packed weight is renewed by what changes the parameter.
+// Changing the parameter renews the packed weight.
 TEST_P(ConvPixels, FollowsChangesOfTheWeight) {
   const NoGrad no_grad;
   const Tensor x = random_tensor({2, 64, 9, 9}, 1, DType::kBf16);

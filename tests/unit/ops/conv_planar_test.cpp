@@ -1,4 +1,4 @@
-// The kernel of conv2d and conv2d_grad_input for few channels of the result, on every shape.
+// Tests the kernel of conv2d and conv2d_grad_input for few channels of the result, on every shape.
 #include <cmath>
 #include <limits>
 #include <vector>
@@ -32,7 +32,7 @@ ConvCall forward(const PlanarCase& c, DType dtype, bool has_bias = true) {
           c.x[1] * c.kernel.h * c.kernel.w + 1};
 }
 
-// Of the convolution of an image like x whose result has x's channels, by that image.
+// The gradient with respect to an image like x, for a convolution whose result has x's channels.
 ConvCall grad_input(const PlanarCase& c, DType dtype) {
   const Shape y = c.y();
   return {"conv2d_grad_input",
@@ -46,8 +46,8 @@ ConvCall grad_input(const PlanarCase& c, DType dtype) {
           c.x[1] * c.kernel.h * c.kernel.w};
 }
 
-// More padding than kernel at both ends, a dilated kernel, and one of more columns than two vectors
-// have numbers.
+// More padding than kernel at both ends, a dilated kernel, and one with more columns than two
+// vectors have elements.
 std::vector<PlanarCase> odd_cases() {
   std::vector<PlanarCase> cases = test::odd_planar_cases();
   cases.push_back({{1, 2, 20, 30}, 3, {2, 2}, {.padding = {5, 4, 3, 5}}});
@@ -63,7 +63,7 @@ std::vector<PlanarCase> all_cases() {
   return cases;
 }
 
-// Gradients at other strides are left to other kernels.
+// Gradients with other strides are left to other kernels.
 bool has_gradient(const PlanarCase& c) { return c.attrs.stride == Size2d(1); }
 
 TEST(ConvPlanar, IsThePlainSum) {
@@ -110,8 +110,8 @@ TEST(ConvPlanar, ReadsAnyLayout) {
   }
 }
 
-// No sum meets a number that it should not: its neighbours beside the image and the kernel, and
-// what memory held before.
+// No sum includes a foreign element: neither neighbours of the image and the kernel, nor what
+// memory held before.
 TEST(ConvPlanar, ANanReachesJustTheSumsThatMeetIt) {
   for (const PlanarCase& c : all_cases()) {
     ConvCall call = forward(c, DType::kF32);

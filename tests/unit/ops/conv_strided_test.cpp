@@ -1,5 +1,5 @@
-// Strided bf16 convolutions of all kinds of shapes against f32 ones of the same numbers: some
-// kernels of oneDNN's write over other memory or skip rows there (kernels/cpu/conv/defects.h).
+// Compares strided bf16 convolutions of all kinds of shapes with f32 ones of the same values. Some
+// of oneDNN's kernels overwrite other memory or skip rows there (kernels/cpu/conv/defects.h).
 #include <cstdint>
 #include <limits>
 #include <string>
@@ -22,8 +22,8 @@ struct StridedCase {
   Conv2dOptions options;
 };
 
-// Windows lower and narrower than the stride, padding as high as the window, shares of threads that
-// begin within an image, images narrower than the window, more than one chunk of channels.
+// Windows lower and narrower than the stride. Padding as high as the window. Thread shares that
+// begin within an image. Images narrower than the window. More than one chunk of channels.
 std::vector<StridedCase> strided_cases() {
   return {
       {{2, 41, 25, 26}, {73, 41, 1, 4}, {.stride = {4, 3}}},
@@ -49,7 +49,7 @@ std::vector<StridedCase> strided_cases() {
   };
 }
 
-// Memory that is handed out next is full of infinities.
+// Fills the memory that will be allocated next with infinities.
 void fill_free_memory() {
   std::vector<Tensor> blocks;
   for (std::int64_t size = 1 << 6; size <= 1 << 21; size *= 2) {
@@ -77,7 +77,7 @@ TEST(StridedConv2d, IsThatOfTheSameNumbersInF32) {
       wide_y.backward(grad.astype(DType::kF32));
       const std::string name = concat(c.x, c.weight, " on ", count);
       EXPECT_EQ(x.to_vector<float>(), before) << name;
-      // Twice the terms: both are sums in f32.
+      // Twice the terms, since both are sums in f32.
       EXPECT_EQ(fault(y, wide_y, 2 * c.weight[1] * c.weight[2] * c.weight[3]), "") << name;
       EXPECT_EQ(fault(x.grad(), wide_x.grad(), 2 * c.weight[0] * c.weight[2] * c.weight[3]), "")
           << name;

@@ -31,7 +31,7 @@ TEST(Window, SamePaddingIsTensorFlows) {
     return Padding2d(Padding::kSame).resolve(in, span, stride);
   };
   EXPECT_EQ(same(5, 3, 1), (Sides{1, 1, 1, 1}));
-  EXPECT_EQ(same(5, 2, 1), (Sides{0, 1, 0, 1}));  // the odd row goes to the bottom
+  EXPECT_EQ(same(5, 2, 1), (Sides{0, 1, 0, 1}));  // the odd row is at the bottom
   EXPECT_EQ(same(224, 7, 2), (Sides{2, 3, 2, 3}));
   EXPECT_EQ(same(6, 3, 2), (Sides{0, 1, 0, 1}));
   EXPECT_EQ(same(4, 1, 3), (Sides{0, 0, 0, 0}));  // never negative
@@ -59,7 +59,7 @@ TEST(Conv2d, AKnownResult) {
 }
 
 TEST(Conv2d, IntegersAreExact) {
-  constexpr std::int64_t kOdd = (std::int64_t{1} << 52) + 1;  // not in f32
+  constexpr std::int64_t kOdd = (std::int64_t{1} << 52) + 1;  // not exact in f32
   const Tensor x = from_values({kOdd, std::int64_t{7}}, {1, 2, 1, 1});
   const Tensor weight = from_values({std::int64_t{1}, std::int64_t{2}}, {1, 2, 1, 1});
   EXPECT_EQ(conv2d(x, weight).to_vector<std::int64_t>()[0], kOdd + 14);
@@ -92,7 +92,7 @@ TEST(Conv2d, PackedWeightsFollowInPlaceChanges) {
 TEST(Conv2d, PackedWeightsAreKeptFromTheSecondUse) {
   const Tensor x = random_tensor({2, 16, 8, 8}, 1);
   const NoGrad guard;
-  conv2d(x, parameter({64, 16, 3, 3}, 2));  // what is made once for all
+  conv2d(x, parameter({64, 16, 3, 3}, 2));  // creates what is created only once
   const Tensor weight = parameter({64, 16, 3, 3}, 2);
   const auto kept_by_use = [&] {
     const std::int64_t before = cpu_allocator().stats().live_bytes;
@@ -102,12 +102,12 @@ TEST(Conv2d, PackedWeightsAreKeptFromTheSecondUse) {
   for (int change = 0; change < 2; ++change) {
     EXPECT_EQ(kept_by_use(), 0);
     const std::int64_t kept = kept_by_use();
-    // Without vectors, oneDNN may read the weight where it is.
+    // Without vectors, oneDNN may read the weight in place.
     const bool is_in_place = !cpu_features().avx2 && kept == 0;
     EXPECT_TRUE(is_in_place || kept == static_cast<std::int64_t>(weight.bytes())) << kept;
     EXPECT_EQ(kept_by_use(), 0);
     weight.bump_version();
-    conv2d(x, weight);  // lets go of the stale copy
+    conv2d(x, weight);  // releases the stale copy
     weight.bump_version();
   }
 }
@@ -119,13 +119,13 @@ TEST(Conv2d, GradientsAreTheSameWithAndWithoutPacking) {
     const Tensor other = plain_copy(x).set_requires_grad(true);
     const Tensor grad = random_tensor({2, 24, 7, 7}, 3, dtype);
     conv2d(x, weight.astype(dtype), {}, {.padding = 1}).backward(grad);
-    // Not a leaf: its packed form is thrown away.
+    // Not a leaf: its packed form is discarded.
     conv2d(other, (weight * 1.0).astype(dtype), {}, {.padding = 1}).backward(grad);
     EXPECT_EQ(largest_difference(x.grad(), other.grad()), 0) << mezzo::name_of(dtype);
   }
 }
 
-// Batches of large images are widened some images at a time, of any layout.
+// Batches of large images are converted to f32 some images at a time, in any layout.
 TEST(Conv2d, LargeBatchesIn16BitsAreThoseOfF32RoundedOnce) {
   for (const DType dtype : {DType::kBf16, DType::kF16}) {
     const Tensor x = random_tensor({5, 48, 96, 90}, 1, dtype);
@@ -145,7 +145,7 @@ TEST(Conv2d, LargeBatchesIn16BitsAreThoseOfF32RoundedOnce) {
   }
 }
 
-// Neither where kernels pack it nor where they widen it to f32.
+// No copy is made where kernels pack the parameter or convert it to f32.
 TEST(Conv2d, APlainBf16CopyOfAParameterIsNeverMade) {
   const Tensor weight = parameter({64, 32, 3, 3}, 1);
   const Tensor low = weight.astype(DType::kBf16);
@@ -157,7 +157,7 @@ TEST(Conv2d, APlainBf16CopyOfAParameterIsNeverMade) {
   EXPECT_EQ(low.to_vector<double>(), plain_copy(weight).astype(DType::kBf16).to_vector<double>());
 }
 
-// Only f32 ones are read in the place of their copies.
+// Only copies of f32 parameters are replaced by their parameters.
 TEST(Conv2d, CopiesOfOtherParametersAreReadThemselves) {
   for (const auto& [from, to] :
        {std::pair(DType::kF16, DType::kBf16), std::pair(DType::kBf16, DType::kF16),
@@ -172,7 +172,7 @@ TEST(Conv2d, CopiesOfOtherParametersAreReadThemselves) {
   }
 }
 
-// What kernels read instead of a copy's view are the parameter's numbers at the same places.
+// For a view of a copy, kernels read the parameter's elements at the same positions.
 TEST(Conv2d, ViewsOfAParameterCopyAreReadAtTheirPlaces) {
   const NoGrad no_grad;
   for (const Format format : {Format::kContiguous, Format::kChannelsLast}) {
@@ -239,7 +239,7 @@ TEST(Conv2d, ReadsAnyMemoryLayout) {
   EXPECT_EQ(largest_difference(conv2d(part, small), conv2d(plain_copy(part), small)), 0);
 }
 
-// Steps of which a last one would lead into what the next stride steps to.
+// The last step would lead into the memory of the next stride.
 TEST(Conv2d, WeightsThatAreSlicedWithAStep) {
   struct Case {
     Shape whole;
@@ -280,7 +280,7 @@ TEST(Conv2d, WeightsThatAreSlicedWithAStep) {
 TEST(Conv2d, AGradientWithGapsIsRead) {
   const Tensor weight = parameter({4, 3, 3, 3}, 1);
   const Tensor x = parameter({2, 3, 6, 6}, 2);
-  sum(conv2d(x, weight)).backward();  // the gradient is one number with strides of 0
+  sum(conv2d(x, weight)).backward();  // the gradient is one value with strides of 0
   EXPECT_EQ(weight.grad().shape(), weight.shape());
   const Tensor again = plain_copy(weight).set_requires_grad(true);
   conv2d(plain_copy(x), again).backward(ones({2, 4, 4, 4}));
@@ -333,7 +333,7 @@ TEST(Conv2d, NoMemoryIsLeftBehind) {
   EXPECT_EQ(live(), before);
 }
 
-// Of few channels oneDNN's own gathering of these pixels writes where it must not, which malloc
+// For few channels, oneDNN's own gathering of these pixels writes out of bounds, which malloc
 // notices after some calls.
 TEST(Conv2d, PointwiseGradientsAtAStrideOverFewChannels) {
   for (const DType dtype : test::kVectorDTypes) {
@@ -352,7 +352,8 @@ TEST(Conv2d, PointwiseGradientsAtAStrideOverFewChannels) {
 }
 
 TEST(Conv2d, AGradientPenaltyCanBeTrained) {
-  // The gradient by x, squared and summed, differentiated by the weight.
+  // The gradient with respect to x, squared and summed, is differentiated with respect to the
+  // weight.
   const Tensor x = parameter({1, 2, 5, 5}, 1, DType::kF64);
   const Tensor weight = parameter({3, 2, 3, 3}, 2, DType::kF64);
   const auto penalty = [&] {
@@ -390,7 +391,7 @@ TEST(Conv2d, InfinitiesAndNaNPassThrough) {
   }
 }
 
-// More than oneDNN counts with, and more than its product fits into.
+// More than oneDNN can represent, and more than a product of sizes can hold.
 TEST(Conv2d, TakesAnyStrideAndRefusesWhatCannotBeCounted) {
   const Tensor x = random_tensor({1, 2, 5, 5}, 1);
   const Tensor weight = random_tensor({3, 2, 3, 3}, 2);

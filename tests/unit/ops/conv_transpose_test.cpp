@@ -69,7 +69,7 @@ TEST(ConvTranspose2d, IsTheGradientOfConv2dByItsInput) {
   }
 }
 
-// 257 is between two numbers of bf16: rounded before the bias comes, it would be 256.
+// 257 lies between two bf16 values: rounded before the bias is added, it would be 256.
 TEST(ConvTranspose2d, TheBiasIsAddedBeforeRounding) {
   const Tensor x = from_values({128.0F, 129.0F}, {1, 2, 1, 1}).astype(DType::kBf16);
   const Tensor weight = ones({2, 3, 1, 1}, DType::kBf16);
@@ -78,7 +78,7 @@ TEST(ConvTranspose2d, TheBiasIsAddedBeforeRounding) {
   EXPECT_THAT(y.to_vector<double>(), ElementsAre(0, 258, 258));
 }
 
-// Two samples at a time, and one that is left.
+// Two samples at a time, and a remainder of one.
 TEST(ConvTranspose2d, LargeBatchesGetTheirBiasInParts) {
   const Tensor x = reshape(arange(5 * 320 * 320) * 0x1p-12, {5, 1, 320, 320});
   const Tensor bias = from_values({0.5F, -3.0F, 0.0F, 1.0F}, {4});
@@ -134,7 +134,7 @@ TEST(ConvTranspose2d, GradientsAreThoseOfDouble) {
   }
 }
 
-// As those of conv2d: the sums are f32 anyway.
+// As for conv2d, since the sums are f32 anyway.
 TEST(ConvTranspose2d, WeightGradientsStayF32InARegion) {
   for (const DType dtype : {DType::kBf16, DType::kF16}) {
     const Tensor x = random_tensor({2, 4, 5, 5}, 1);
@@ -149,7 +149,7 @@ TEST(ConvTranspose2d, WeightGradientsStayF32InARegion) {
     y.backward(ones(y.shape(), dtype));
     EXPECT_EQ(weight.grad().dtype(), DType::kF32);
     EXPECT_EQ(bias.grad().dtype(), DType::kF32);
-    // Sums of 50 numbers of 16 bits, some of which 16 bits cannot hold.
+    // Sums of 50 16-bit values, some of which 16 bits cannot represent.
     const Tensor wide = x.astype(dtype).astype(DType::kF32);
     const Tensor want = expand(reshape(sum(wide, {0, 2, 3}), {4, 1, 1, 1}), {4, 3, 2, 2});
     EXPECT_LE(largest_difference(weight.grad(), want), sum_tolerance(50)) << mezzo::name_of(dtype);

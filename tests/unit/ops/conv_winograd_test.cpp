@@ -1,4 +1,4 @@
-// Winograd's method for 3x3 kernels against plain sums.
+// Tests Winograd's method for 3x3 kernels against plain sums.
 #include <array>
 #include <cmath>
 #include <cstring>
@@ -32,7 +32,7 @@ using kernels::conv::run_winograd_grad_weight;
 using test::random_tensor;
 using test::WinogradTransforms;
 
-// The result, or an undefined tensor if Winograd's method did not make it.
+// The result, or an undefined tensor if Winograd's method did not compute it.
 Tensor by_winograd(const char* op, std::initializer_list<const Tensor*> inputs,
                    const Attrs& attrs) {
   const test::SeeKernel see("conv2d");
@@ -40,10 +40,10 @@ Tensor by_winograd(const char* op, std::initializer_list<const Tensor*> inputs,
   return see.kernel == "cpu_winograd" ? result : Tensor();
 }
 
-// Numbers rounded to that dtype, as f32: what sums are computed from.
+// Values rounded to that dtype, as f32: the inputs of the sums.
 Tensor widened(const Tensor& x) { return cast(x, DType::kF32); }
 
-// One number of the convolution of x with the weight.
+// One element of the convolution of x with the weight.
 double plain_sum(const Tensor& x, const Tensor& weight, const Sides& padding, const Shape& at) {
   const Shape& s = x.shape();
   double sum = 0;
@@ -57,19 +57,18 @@ double plain_sum(const Tensor& x, const Tensor& weight, const Sides& padding, co
   return sum;
 }
 
-// Roundings on the way to a result: of products and sums of two transforms along two axes (six
-// numbers each) before `terms` products are added up, and of the third transform and the bias after
-// it.
+// The number of roundings that a result goes through: products and sums of two transforms along two
+// axes (six values each), `terms` products that are added up, the third transform and the bias.
 double roundings(std::int64_t terms) { return static_cast<double>(terms) + 3 * 2 * 2 * 6 + 1; }
 
-// What rounding a result to the dtype at the end may add.
+// The error of rounding a result to the dtype at the end.
 double last_rounding(DType dtype, double value) {
   if (dtype == DType::kF32) return 0;
   const bool is_f16 = dtype == DType::kF16;
   return (is_f16 ? 0x1p-11 : 0x1p-8) * std::abs(value) + (is_f16 ? 0x1p-25 : 0);
 }
 
-// The weight of the convolution that computes the gradient by x from that of y, and its padding.
+// The weight of the convolution that computes the gradient with respect to x, and its padding.
 Tensor turned(const Tensor& weight) {
   const Shape& s = weight.shape();
   Tensor result = empty({s[1], s[0], 3, 3});
@@ -86,13 +85,13 @@ Sides turned(const Sides& padding) {
 
 constexpr int kTile = WinogradTransforms::kResults;
 
-// A convolution as it should be.
+// The expected result of a convolution.
 struct Expected {
   Tensor x, weight;  // f32
   Sides padding;
   Tensor bias{};
 
-  // The tile of `got` that begins at `first`.
+  // Checks the tile of `got` that begins at `first`.
   void expect_tile(const Tensor& got, const Shape& first) const {
     const test::Matrix bound = test::winograd_bound(x, weight, padding, first);
     const Shape& s = got.shape();
@@ -110,7 +109,7 @@ struct Expected {
     }
   }
 
-  // Every 29th channel of the last image.
+  // Checks every 29th channel of the last image.
   void expect_near(const Tensor& got) const {
     const Shape& s = got.shape();
     for (std::int64_t o = 0; o < s[1]; o += 29) {
@@ -123,7 +122,7 @@ struct Expected {
   }
 };
 
-// The gradient of the weight, some pairs of channels.
+// Checks the weight gradient for some pairs of channels.
 void expect_weight_near(const Tensor& got, const Tensor& grad, const Tensor& x,
                         const Conv2dAttrs& conv) {
   const Tensor wide_grad = cast(grad, DType::kF64);
@@ -154,9 +153,9 @@ struct WinogradCase {
             width + padding.left + padding.right - 2};
   }
 };
-// Whole tiles and those of fewer results, one to three along either axis, and parts of vectors; as
-// much padding as there can be, and none; sums by weight that are made in parts, of tiles and of
-// outputs; images, and parts of them, of which no tile is whole.
+// Whole tiles and tiles of fewer results, one to three along either axis, and partial vectors.
+// Maximum padding and none. Weight gradients that are computed in parts, of tiles and of outputs.
+// Images, and parts of them, without a whole tile.
 constexpr WinogradCase kCases[] = {{8, 64, 64, 16, 16},
                                    {9, 64, 96, 15, 17},
                                    {7, 128, 64, 14, 21},
@@ -175,7 +174,7 @@ bool is_taken(DType dtype) {
   return dtype != DType::kBf16 || !cpu_features().amx_bf16;
 }
 
-// What the kernel makes of a call, whether or not it is the fastest for it.
+// The kernel's result for a call, whether or not it is the fastest for it.
 Tensor made_by(void (*run)(const KernelArgs&), std::initializer_list<const Tensor*> inputs,
                const Shape& shape, DType dtype, const Attrs& attrs) {
   Tensor result = empty(shape, dtype, Format::kChannelsLast);
@@ -216,7 +215,7 @@ INSTANTIATE_TEST_SUITE_P(Dtypes, ConvWinograd,
                          testing::Values(DType::kF32, DType::kF16, DType::kBf16),
                          [](const auto& param) { return std::string(name_of(param.param)); });
 
-// Also where gradients by the weight are made in parts, of tiles or of outputs, one thread each.
+// Includes weight gradients that are computed in parts of tiles or outputs, one thread each.
 TEST(ConvWinogradThreads, GiveTheSameBitsHoweverManyThereAre) {
   if (!is_taken(DType::kF32)) GTEST_SKIP() << "this CPU has no AVX2";
   for (const WinogradCase& c : {WinogradCase{9, 40, 56, 15, 17}, WinogradCase{26, 40, 56, 15, 17},
@@ -258,7 +257,8 @@ TEST(ConvWinogradWeight, IsTransformedAgainWhenItChanges) {
   for (int use = 0; use < 3; ++use) EXPECT_TRUE(convolved(weight) == convolved(other)) << use;
 }
 
-// Training reads it once to convolve and once, turned, for the gradient: it is not kept for that.
+// Training reads the weight once for the convolution and once, rotated, for the gradient; it is not
+// kept for that.
 TEST(ConvWinogradWeight, IsKeptFromTheSecondUseOfAFormOn) {
   if (!is_taken(DType::kF32)) GTEST_SKIP() << "this CPU has no AVX2";
   const NoGrad no_grad;
@@ -282,8 +282,9 @@ TEST(ConvWinogradWeight, IsKeptFromTheSecondUseOfAFormOn) {
   EXPECT_EQ(kept_by(forward), 0);
 }
 
-// What is used once is transformed in parts if it is large: each thread's own of inputs and outputs
-// for few images, beside all tiles or some of them, outputs for many; what is kept is whole.
+// A weight that is used once is transformed in parts if it is large. For few images, each thread
+// transforms its own inputs and outputs, beside all tiles or some of them; for many images,
+// outputs. A kept transform is whole.
 TEST(ConvWinogradWeight, GivesTheSameBitsInParts) {
   if (!is_taken(DType::kF32)) GTEST_SKIP() << "this CPU has no AVX2";
   const NoGrad no_grad;
@@ -307,7 +308,7 @@ TEST(ConvWinogradWeight, GivesTheSameBitsInParts) {
   }
 }
 
-// Where 16-bit parameters are copies of f32 ones, theirs is the only memory that is needed.
+// Where 16-bit parameters are copies of f32 ones, no memory but the transform's is needed.
 TEST(ConvWinogradWeight, OfF16IsMadeFromTheF32ParameterItself) {
   if (!is_taken(DType::kF16)) GTEST_SKIP() << "this CPU has no AVX2";
   const NoGrad no_grad;
@@ -324,8 +325,8 @@ TEST(ConvWinogradWeight, OfF16IsMadeFromTheF32ParameterItself) {
               by_winograd("conv2d", {&x, &rounded, &none}, conv).to_vector<float>());
 }
 
-// Weights are read as vectors along the channels that lie side by side, those of f32 parameters
-// rounded on the way, or number by number.
+// Weights are read as vectors along the channels that are adjacent, rounding those of f32
+// parameters on the way, or element by element.
 TEST(ConvWinogradWeight, GivesTheSameBitsInEveryLayout) {
   if (!cpu_features().avx2) GTEST_SKIP() << "this CPU has no AVX2";
   const NoGrad no_grad;
@@ -357,7 +358,7 @@ TEST(ConvWinogradWeight, GivesTheSameBitsInEveryLayout) {
   }
 }
 
-// Views of one block with one first element: all of them have transforms of their own.
+// Views of one block that begin at the same element each have their own transform.
 TEST(ConvWinogradWeight, OfAViewIsNotThatOfTheWhole) {
   if (!is_taken(DType::kF16)) GTEST_SKIP() << "this CPU has no AVX2";
   const NoGrad no_grad;
@@ -410,7 +411,7 @@ TEST(ConvWinogradKernel, LeavesWhatItIsSlowerForToOthers) {
   }
 }
 
-// A dot product of bf16 has twice the rate of f32's multiply-add: more is left to it.
+// A bf16 dot product has twice the rate of f32 multiply-adds, so more is left to it.
 TEST(ConvWinogradKernel, LeavesMoreToAFastDotProduct) {
   constexpr WinogradCase kLeft[] = {{4, 64, 64, 12, 12}, {16, 64, 64, 9, 9}};
   constexpr WinogradCase kTaken[] = {

@@ -1,4 +1,4 @@
-// What means of cross entropy are divided by.
+// Tests the divisor of cross-entropy means.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -28,13 +28,13 @@ TEST(CrossEntropyCount, CountsOrWeighsWhatIsNotIgnored) {
   EXPECT_EQ(cross_entropy_count(counted_labels().astype(DType::kI32), {}).shape(), Shape{});
 }
 
-// The operation that computes the loss names them.
+// The operation that computes the loss reports such labels.
 TEST(CrossEntropyCount, ALabelThatIsNoClassCountsNothing) {
   const Tensor labels = from_values<std::int64_t>({-3, 1, 3}, {3});
   EXPECT_EQ(cross_entropy_count(labels, {.class_weights = counted_weights()}).item(), 0.25);
 }
 
-// Bit for bit: the same additions.
+// Equal bit for bit, since the additions are the same.
 TEST(CrossEntropyCount, IsWhatTheMeanIsDividedBy) {
   Generator generator(1);
   const Tensor logits = randn({6, 3}, generator);

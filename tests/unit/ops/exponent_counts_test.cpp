@@ -1,5 +1,5 @@
-// The counts of the kernel against a plain loop on every instruction set, and what follows from
-// them against the conversions of core/half.h.
+// Compares the kernel's counts with a plain loop on every instruction set, and the conclusions from
+// them with the conversions of core/half.h.
 #include "mezzo/ops/update/exponent_counts.h"
 
 #include <bit>
@@ -24,8 +24,8 @@ namespace {
 
 using test::all_patterns;
 
-// In every binade of either sign, zero and infinity among them: the power of two, the fractions
-// where the parts begin, and the neighbours of all of these. The count is odd.
+// In every binade of either sign, and for zero and infinity: the power of two, the fractions where
+// parts begin, and the neighbours of all of these. The number of values is odd.
 std::vector<float> boundaries() {
   std::vector<std::uint32_t> fractions{0, 2, 0x400000, 0x7fffff};
   for (const std::int32_t begin : ExponentCounts::kPartBegins) {
@@ -69,7 +69,7 @@ Tensor tensor_of(const std::vector<T>& values) {
   return tensor;
 }
 
-// What rounding does, value by value.
+// The effect of rounding, value by value.
 template <class Half>
 Rounded plain_rounding(const std::vector<float>& values, int shift) {
   Rounded result;
@@ -84,7 +84,7 @@ Rounded plain_rounding(const std::vector<float>& values, int shift) {
   return result;
 }
 
-// Runs the test once per instruction set of this build and CPU.
+// Runs the test once for each instruction set of this build and CPU.
 class CountsOnEveryTarget : public test::OnEveryTarget {};
 
 TEST_P(CountsOnEveryTarget, CountEvery16BitPattern) {
@@ -128,8 +128,8 @@ TEST(ExponentCounts, RoundedValuesAreWhatTheConversionsGive) {
             (Rounded{.to_zero = 0, .to_subnormal = 2 * 1023, .to_infinity = 0}));
 }
 
-// Every power of two under which the products of normal numbers stay exact in f32: from -102 on for
-// f16, because f16 asks for nothing below 2^-25.
+// Every power of two for which the products of normal numbers stay exact in f32: from -102 on for
+// f16, since f16 needs nothing below 2^-25.
 TEST(ExponentCounts, OneCountAnswersForEveryPowerOfTwo) {
   std::vector<float> values;
   for (const float value : boundaries()) {
@@ -158,7 +158,7 @@ TEST(ExponentCounts, TheEndsOfF16) {
   EXPECT_EQ(rounded(-65520).to_infinity, 1);
   EXPECT_EQ(rounded(std::nextafter(65520.0F, 0.0F)), Rounded());
   EXPECT_EQ(rounded(65520, -1), Rounded());
-  EXPECT_EQ(rounded(kInf), Rounded());  // was infinite before
+  EXPECT_EQ(rounded(kInf), Rounded());  // already infinite before
 }
 
 TEST(ExponentCounts, SubnormalsOfF32StayLost) {

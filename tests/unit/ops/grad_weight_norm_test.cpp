@@ -1,5 +1,5 @@
-// The panel kernel of conv2d_grad_weight on images that it normalises as it copies them: the bits
-// that it gives for images that were normalised before.
+// Tests the panel kernel of conv2d_grad_weight on images that it normalises while copying: it gives
+// the same bits as for images normalised before.
 #include <vector>
 
 #include <gtest/gtest.h>
@@ -28,7 +28,7 @@ struct NormalizedCase {
   Conv2dAttrs attrs{};
 };
 
-// Parts of panels and pairs of images, with and without padding.
+// Partial panels and pairs of images, with and without padding.
 std::vector<NormalizedCase> normalized_cases() {
   return {
       {{1, 16, 5, 5}, 16, {1, 1}},
@@ -50,8 +50,8 @@ struct Norm {
   Affine affine = Affine::kBoth;
 };
 
-// Numbers that are special in the result: what overflows 16 bits, what rounds to 0, NaN. The first
-// channels keep usual statistics.
+// Special values in the result: 16-bit overflows, values that round to 0, NaN. The first channels
+// keep ordinary statistics.
 void make_special(const Tensor& values, bool is_weight) {
   auto* v = values.mutable_data<float>();
   const float factors[] = {1, 1e30F, 3e-8F, kInf, -2e-8F, 0, -1e5F};
@@ -61,7 +61,7 @@ void make_special(const Tensor& values, bool is_weight) {
   }
 }
 
-// A recorded norm and what stands for its result.
+// A recorded norm and the stand-in for its result.
 struct Recorded {
   Tensor y;
   Tensor again;

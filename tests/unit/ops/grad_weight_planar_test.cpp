@@ -1,4 +1,4 @@
-// The kernel of conv2d_grad_weight for few channels against plain sums.
+// Tests the kernel of conv2d_grad_weight for few channels against plain sums.
 #include "mezzo/kernels/cpu/conv/planar/grad_weight_planar.h"
 
 #include <cmath>
@@ -22,7 +22,7 @@ std::vector<PlanarCase> small_cases() {
   return test::small_planar_cases({1, 2, 3, 5, 6, 7}, {1, 2, 3, 5, 6, 7, 16, 17, 64});
 }
 
-// More output channels, too.
+// Includes cases with more output channels.
 std::vector<PlanarCase> odd_cases() {
   std::vector<PlanarCase> cases = test::odd_planar_cases();
   cases.push_back({{2, 6, 1, 40}, 16, {1, 5}, {.padding = {0, 0, 2, 2}}});
@@ -50,12 +50,12 @@ void check(const PlanarCase& c, DType dtype) {
   const Tensor result = run(c, grad, x);
   const Tensor wide_x = cast(x, DType::kF64);
   const Tensor wide_grad = cast(grad, DType::kF64);
-  // Every eleventh weight, which meets every tap and channel in some case, and the last one.
+  // Every eleventh element, which covers every tap and channel in some case, and the last one.
   for (std::int64_t i = 0; i < result.numel(); i = i + 11 < result.numel() ? i + 11 : i + 1) {
     const Shape at = test::place_of_weight(result.shape(), i);
     const test::PlainSum sum = test::plain_grad_weight(c.attrs, wide_grad, wide_x, at);
-    // Every addition rounds once to f32, and where there is no fused multiply-add, every product of
-    // f32 numbers; those of 16-bit numbers are exact.
+    // Every addition is rounded once to f32. Without FMA, so is every product of f32 values;
+    // products of 16-bit values are exact.
     const auto roundings =
         static_cast<double>(dtype == DType::kF32 ? 2 * sum.terms + 1 : sum.terms + 1);
     ASSERT_NEAR(result.data<float>()[i], sum.value, roundings * 0x1p-24 * sum.magnitude)
@@ -126,7 +126,7 @@ TEST(GradWeightPlanar, ANanReachesEveryWeightThatMeetsIt) {
   }
 }
 
-// Leaves NaN in the blocks that the allocator will hand out next.
+// Leaves NaN in the blocks that the allocator will return next.
 void spoil_free_memory() {
   constexpr std::int64_t kMost = std::int64_t{1} << 19;
   std::vector<Tensor> blocks;

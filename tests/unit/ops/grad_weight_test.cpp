@@ -1,4 +1,4 @@
-// The panel kernel of conv2d_grad_weight against plain sums, with every kind of product.
+// Tests the panel kernel of conv2d_grad_weight against plain sums, with every kind of product.
 #include "mezzo/kernels/cpu/conv/grad_weight/grad_weight.h"
 
 #include <vector>
@@ -31,7 +31,7 @@ struct GradWeightCase {
   Conv2dAttrs attrs{};
 };
 
-// Odd sizes of everything; some have several chunks, and those at the end, parts of chunks.
+// Odd sizes everywhere; some have several chunks, and the last one is partial.
 std::vector<GradWeightCase> cases() {
   return {
       {{1, 16, 5, 5}, 16, {1, 1}},
@@ -84,11 +84,11 @@ void check(const GradWeightCase& c, DType dtype, Products products, Format forma
   const std::vector<float> values = result.to_vector<float>();
   const Tensor wide_x = cast(x, DType::kF64);
   const Tensor wide_grad = cast(grad, DType::kF64);
-  // Every seventh weight, which meets every tap, and the last one.
+  // Every seventh element, which covers every tap, and the last one.
   for (std::int64_t i = 0; i < result.numel(); i = i + 7 < result.numel() ? i + 7 : i + 1) {
     const Shape at = test::place_of_weight(result.shape(), i);
     const test::PlainSum sum = test::plain_grad_weight(c.attrs, wide_grad, wide_x, at);
-    // Every addition rounds once to f32; products of 16-bit numbers are exact.
+    // Every addition is rounded once to f32; products of 16-bit values are exact.
     const double most = static_cast<double>(sum.terms + 1) * 0x1p-24 * sum.magnitude;
     ASSERT_NEAR(values[static_cast<std::size_t>(i)], sum.value, most)
         << concat("x ", c.x, ", weight ", result.shape(), ", at ", at);
@@ -137,8 +137,8 @@ TEST(GradWeightOfF32, IsLeftToOtherKernelsWhereThoseAreFaster) {
   EXPECT_EQ(takes(64, 3, 1), can && !others_are_fast);
 }
 
-// Pixels of dy that tiles multiply for 16 images of 7 x 7, in pairs of images, and rounded up
-// to 16.
+// The number of pixels of dy that tiles multiply for 16 images of 7 x 7, in pairs of images and
+// rounded up to 16.
 std::int64_t pixels_of_tiles(Size2d kernel, Products products) {
   const Tensor grad = zeros({16, 32, 7, 7}, DType::kBf16);
   const Tensor x = zeros({16, 32, 7, 7}, DType::kBf16);
@@ -159,7 +159,7 @@ TEST(GradWeightPlan, ImagesAreOneWhereEachPixelIsMetOnce) {
   EXPECT_EQ(pixels_of_tiles(3, Products::kTiles), 8 * 64);
 }
 
-// The sums then lie in place of the result, and take no memory of their own.
+// The sums are then computed in the result's memory and need none of their own.
 TEST(GradWeightPlan, SumsOfWholePanelsFitTheWeight) {
   const auto fit = [](std::int64_t in, std::int64_t out, int threads) {
     const kernels::grad_weight::Problem problem{.images = 16,
@@ -196,7 +196,7 @@ TEST_P(GradWeight, IsRoundedOnceToTheResultsDtype) {
   }
 }
 
-// The plain loop adds up in double, where the 1 between two large numbers is not lost.
+// The plain loop adds up in double, which keeps the 1 between two large values.
 TEST(GradWeightOfAnOperation, FallsBackWhenKernelsAreDisabled) {
   const Tensor x = zeros({1, 8, 1, 3}, DType::kF16, Format::kChannelsLast);
   const Tensor grad = zeros({1, 8, 1, 3}, DType::kF16, Format::kChannelsLast);

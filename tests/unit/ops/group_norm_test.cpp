@@ -1,4 +1,4 @@
-// Group normalization beyond the sweep.
+// Tests group normalisation beyond the sweep.
 #include "mezzo/ops/group_norm.h"
 
 #include <cmath>
@@ -27,7 +27,7 @@ Tensor random_images(const Shape& shape, float mean, float deviation, std::uint6
   return shape.rank() == 4 ? to_format(x, Format::kChannelsLast) : x;
 }
 
-// The largest difference of a group_norm in f32 from one in f64 of the same numbers.
+// The largest difference between a group_norm in f32 and one in f64 of the same values.
 double group_norm_error(const Tensor& x, std::int64_t groups) {
   const auto got = group_norm(x, groups).to_vector<double>();
   const auto want = group_norm(x.astype(DType::kF64), groups).to_vector<double>();
@@ -70,7 +70,7 @@ TEST(GroupNorm, ALargeMeanDoesNotSpoilTheVariance) {
 }
 
 TEST(GroupNorm, LowPrecisionInputsHaveF32Statistics) {
-  // 8000 values of 100 and more: their sum is far beyond f16's range, as are their squares.
+  // 8000 values of at least 100: their sum is far beyond f16's range, and so are their squares.
   const Tensor x = random_images({2, 16, 32, 32}, 100, 1).astype(DType::kF16);
   const Tensor y = group_norm(x, 2);
   EXPECT_EQ(y.dtype(), DType::kF16);
@@ -105,8 +105,10 @@ std::vector<Tensor> group_norm_gradients(DType dtype, bool create_graph, const S
   return grad({&loss, 1}, leaves, {}, {.create_graph = create_graph});
 }
 
-// Sums of a group for x, of all pixels for weight and bias, of terms of order 1: the bound of
-// Higham and Mary, sqrt(n) * u * sum |term|, of means for x.
+// Sums over a group for x, and over all pixels for weight and bias, of terms of order 1. The bound
+// is that of Higham and Mary, sqrt(n) * u * sum
+// term
+// ; for x, of means.
 void expect_close_gradients(const std::vector<Tensor>& got, const std::vector<Tensor>& want,
                             std::int64_t pixels) {
   for (std::size_t k = 0; k < want.size(); ++k) {
@@ -118,7 +120,7 @@ void expect_close_gradients(const std::vector<Tensor>& got, const std::vector<Te
   }
 }
 
-// Few samples share their rows among threads, many are divided.
+// Few samples share their rows among threads, many are divided among them.
 TEST(GroupNorm, BothGradientPathsAgreeWithDouble) {
   for (const Shape& shape : {Shape{1, 12, 67, 41}, Shape{40, 12, 9, 17}, Shape{300, 12}}) {
     const auto want = group_norm_gradients(DType::kF64, false, shape, 3);
@@ -132,7 +134,7 @@ TEST(GroupNorm, BothGradientPathsAgreeWithDouble) {
   }
 }
 
-// Vector lengths decide how pixels form rows, so odd sizes must be right on every one.
+// Vector lengths determine how pixels form rows, so odd sizes must be right for every length.
 class GroupNormOnEveryTarget : public test::OnEveryTarget {};
 
 TEST_P(GroupNormOnEveryTarget, AgreesWithDouble) {

@@ -1,4 +1,4 @@
-// All numbers of a 16-bit type.
+// All values of a 16-bit type.
 #pragma once
 
 #include <cstdint>

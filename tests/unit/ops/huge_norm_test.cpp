@@ -1,5 +1,5 @@
-// Normalisation of numbers whose variance f32 does not have: the result is NaN, so that a loss that
-// is made of it is not finite and says so.
+// Tests normalisation of values whose variance overflows f32: the result is NaN, so that a loss
+// computed from it is not finite.
 #include <cmath>
 #include <functional>
 #include <string>
@@ -25,8 +25,8 @@ using Floats = std::vector<float>;
 // Their squares are infinite in f32, and so is the variance.
 constexpr float kHuge = 3e19F;
 
-// A normalisation of x, and how many numbers of a row-major x lie in one set of statistics: those
-// with the same `set`.
+// A normalisation of x, and which elements of a row-major x share statistics: those with the same
+// `set`.
 struct HugeNorm {
   std::string name;
   Shape shape;
@@ -65,7 +65,7 @@ std::vector<HugeNorm> all_norms() {
   };
 }
 
-// Numbers around 1, with large ones of both signs in the set of statistics of number 8.
+// Values around 1, with large ones of both signs in the same statistics as element 8.
 Tensor with_huge_set(const HugeNorm& norm, DType dtype, float size) {
   const Tensor x = empty(norm.shape, DType::kF32);
   auto* const numbers = x.mutable_data<float>();
@@ -102,14 +102,15 @@ INSTANTIATE_TEST_SUITE_P(Targets, HugeNorms, testing::ValuesIn(hwy::SupportedAnd
 
 TEST_P(HugeNorms, TheResultIsNanWhereTheVarianceIsInfinite) { expect_nan_of_all(); }
 
-// The oracle, and last resort, computes in f64, and speaks of the statistics that f32 has.
+// The plain loops, the reference and last resort, compute in f64 but use the statistics that f32
+// has.
 TEST(HugeNorm, ThePlainLoopsAgree) {
   disable_kernels({"cpu_channels", "cpu_rows"});
   expect_nan_of_all();
   disable_kernels({});
 }
 
-// The largest numbers of f16 have a variance in f32.
+// f32 can hold the variance of the largest f16 values.
 TEST_P(HugeNorms, EveryFiniteF16IsNormalised) {
   for (const HugeNorm& norm : all_norms()) {
     const Tensor y = norm.run(with_huge_set(norm, DType::kF16, 65504));
@@ -150,13 +151,13 @@ TEST(HugeNorm, F64HasTheVariance) {
   }
 }
 
-// A batch that f32 cannot normalise is forgotten; PyTorch's statistics stay infinite.
+// A batch that f32 cannot normalise is ignored; PyTorch's statistics stay infinite.
 TEST(HugeNorm, RunningStatisticsOfOtherChannelsMove) {
   const Tensor mean = zeros({4});
   const Tensor var = ones({4});
   const Tensor batch_mean = from_values<float>({1, 2, NAN, 4}, {4});
   const Tensor batch_var = from_values<float>({2, INFINITY, 1, 2.5e38F}, {4});
-  update_running_stats(mean, var, batch_mean, batch_var, 1, 2);  // the last is 5e38 unbiased
+  update_running_stats(mean, var, batch_mean, batch_var, 1, 2);  // the last is 5e38 when unbiased
   EXPECT_EQ(mean.to_vector<float>(), (Floats{1, 0, 0, 0}));
   EXPECT_EQ(var.to_vector<float>(), (Floats{4, 1, 1, 1}));
 }

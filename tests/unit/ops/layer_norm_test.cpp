@@ -1,4 +1,4 @@
-// Layer normalization beyond the sweep, and both normalizations on every instruction set.
+// Tests layer normalisation beyond the sweep, and both normalisations on every instruction set.
 #include "mezzo/ops/layer_norm.h"
 
 #include <cmath>
@@ -26,7 +26,7 @@ Tensor random_rows(const Shape& shape, float mean, float deviation, std::uint64_
   return x;
 }
 
-// The largest difference of a layer_norm in f32 from one in f64 of the same numbers.
+// The largest difference between a layer_norm in f32 and one in f64 of the same values.
 double largest_error(const Tensor& x, const Shape& shape) {
   const auto got = layer_norm(x, shape).to_vector<double>();
   const auto want = layer_norm(x.astype(DType::kF64), shape).to_vector<double>();
@@ -44,7 +44,7 @@ TEST(LayerNorm, ALargeMeanDoesNotSpoilTheVariance) {
 }
 
 TEST(LayerNorm, LowPrecisionInputsHaveF32Statistics) {
-  // 1000 values of 100 and more: their sum is far beyond f16's range, as are their squares.
+  // 1000 values of at least 100: their sum is far beyond f16's range, and so are their squares.
   const Tensor x = random_rows({4, 1000}, 100, 1).astype(DType::kF16);
   const Tensor y = layer_norm(x, {1000});
   EXPECT_EQ(y.dtype(), DType::kF16);
@@ -101,8 +101,10 @@ TEST(LayerNorm, BothGradientPathsAgreeWithDouble) {
       for (std::size_t k = 0; k < 3; ++k) {
         const auto a = got.tensors[k].to_vector<double>();
         const auto b = want.tensors[k].to_vector<double>();
-        // Sums of 37 terms for x, of 300 for weight and bias, of order 1: the bound of Higham and
-        // Mary, sqrt(n) * u * sum |term|.
+        // Sums of 37 terms for x and of 300 for weight and bias, of order 1. The bound is that of
+        // Higham and Mary, sqrt(n) * u * sum
+        // term
+        // .
         const double terms = k == 0 ? 37 : 300;
         const double allowed = 0x1p-24 * std::sqrt(terms) * terms;
         for (std::size_t i = 0; i < b.size(); ++i) ASSERT_NEAR(a[i], b[i], allowed) << k;
@@ -111,7 +113,7 @@ TEST(LayerNorm, BothGradientPathsAgreeWithDouble) {
   }
 }
 
-// Normalizations pick their paths by vector length, so odd sizes must be right on every one.
+// Normalisations choose their paths by vector length, so odd sizes must be right for every length.
 class EveryTarget : public test::OnEveryTarget {};
 
 TEST_P(EveryTarget, BatchNormAgreesWithDouble) {

@@ -36,7 +36,7 @@ TEST(CrossEntropy, OfEqualLogitsIsTheLogarithmOfTheClasses) {
 }
 
 TEST(CrossEntropy, LargeLogitsKeepTheirDifferences) {
-  // log-probabilities of 0 and -16 next to logits of 30000: a saved log-sum-exp would round them.
+  // Log-probabilities of 0 and -16 next to logits of 30000: a saved log-sum-exp would round them.
   const Tensor x = from_values({30016.0F, 30000.0F}, {1, 2}).set_requires_grad(true);
   const Tensor loss = cross_entropy(x, labels_of({1}));
   EXPECT_FLOAT_EQ(static_cast<float>(loss.item()), 16.0F + std::log1p(std::exp(-16.0F)));
@@ -262,7 +262,7 @@ TEST(MseLoss, LongSumsStayExact) {
   EXPECT_THAT(x.grad().to_vector<float>(), testing::Each(testing::FloatEq(4.0F / 6)));
 }
 
-// A class whose probability is 0 costs nothing; that of a NaN must not be taken for one.
+// A class with probability 0 adds nothing, but a NaN probability must not count as 0.
 TEST(CrossEntropy, NotANumberAmongProbabilitiesStays) {
   const Tensor logits = zeros({1, 19});
   for (const std::int64_t at : {0, 18}) {

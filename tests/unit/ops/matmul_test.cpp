@@ -37,7 +37,7 @@ TEST(Matmul, VectorsAsInNumpy) {
   EXPECT_EQ(matmul(row, matrix, {.transpose_a = true}).shape(), Shape({3}));
 }
 
-// Queries, keys and values of attention by one weight.
+// The queries, keys and values of attention from one weight.
 TEST(Linear, PartsOfA16BitParameterAreReadAtTheirPlaces) {
   const NoGrad no_grad;
   for (const DType dtype : {DType::kBf16, DType::kF16}) {
@@ -64,7 +64,7 @@ TEST(Matmul, VectorGradients) {
   EXPECT_EQ(b.grad().to_vector<double>(), a.to_vector<double>());
 }
 
-// Each of three products is 257, which bf16 rounds to 256: together they are 771, or 772 in bf16.
+// Each of three products is 257, which bf16 rounds to 256. Their sum is 771, or 772 in bf16.
 TEST(Matmul, GradientsOfWhatIsUsedAgainAreAddedUpInF32) {
   for (const bool is_left : {false, true}) {
     const Tensor used_again = zeros({1, 1}, DType::kBf16).set_requires_grad(true);
@@ -84,7 +84,7 @@ TEST(Matmul, IntegersAndDoublesAreExact) {
   EXPECT_EQ(product.dtype(), DType::kI64);
   EXPECT_EQ(product.item(), 3000009 - 14);
   EXPECT_EQ(matmul(a.astype(DType::kF64), b).dtype(), DType::kF64);  // promoted
-  constexpr std::int64_t kOdd = (std::int64_t{1} << 52) + 1;         // not in f32
+  constexpr std::int64_t kOdd = (std::int64_t{1} << 52) + 1;         // not exact in f32
   const Tensor large = from_values({kOdd}, {1, 1});
   const Tensor one = from_values({std::int64_t{1}}, {1, 1});
   EXPECT_EQ(matmul(large, one).to_vector<std::int64_t>()[0], kOdd);
@@ -93,7 +93,7 @@ TEST(Matmul, IntegersAndDoublesAreExact) {
 
 TEST(Matmul, ReadsPermutedAndSlicedOperandsInPlace) {
   for (const DType dtype : test::kVectorDTypes) {
-    // Queries and keys as attention has them: slices of one projection, heads before positions.
+    // Queries and keys as in attention: slices of one projection, heads before positions.
     const Tensor projection = random_tensor({2, 5, 3, 4, 8}, 1, dtype);
     const auto part = [&](std::int64_t i) {
       return alias(projection, {2, 4, 5, 8}, {480, 8, 96, 1}, 32 * i);
@@ -101,7 +101,7 @@ TEST(Matmul, ReadsPermutedAndSlicedOperandsInPlace) {
     const Tensor scores = matmul(part(0), part(1), {.transpose_b = true});
     const Tensor want = matmul(plain_copy(part(0)), plain_copy(part(1)), {.transpose_b = true});
     EXPECT_EQ(scores.shape(), Shape({2, 4, 5, 5}));
-    // Different kernels may add up in another order before rounding once.
+    // Different kernels may add up in different orders before rounding once.
     EXPECT_LE(largest_difference(scores, want), test::sum_tolerance(8) + epsilon_of(dtype) * 4)
         << mezzo::name_of(dtype);
     const Tensor values = matmul(scores, part(2));
@@ -137,8 +137,8 @@ TEST(Matmul, EveryOtherRowOfABatch) {
   }
 }
 
-// Sizes that no other test has: oneDNN keeps primitives and takes one for another stride of an axis
-// of size 1.
+// These sizes occur in no other test: oneDNN caches primitives, and takes one for another stride of
+// an axis of size 1.
 TEST(Matmul, SingleRowsOfABatchTransposed) {
   for (const DType dtype : test::kVectorDTypes) {
     const Tensor a = random_tensor({3, 2, 1, 37}, 1, dtype);
@@ -165,7 +165,8 @@ TEST(Matmul, PackedWeightsFollowInPlaceChanges) {
   }
 }
 
-// Whoever reads it first: a network that was looked at between two steps trains on as others do.
+// Whoever reads it first: a network that was inspected between two steps continues to train like
+// others.
 TEST(Matmul, WeightsThatAreReadAgainGiveTheSameBits) {
   const NoGrad guard;
   for (const std::int64_t rows : {2, 4}) {
@@ -181,7 +182,7 @@ TEST(Matmul, WeightsThatAreReadAgainGiveTheSameBits) {
   }
 }
 
-// The same of weights with gaps between their rows, and of sizes that kernels for AVX2 differ for.
+// Weights with gaps between their rows, and sizes that AVX2 kernels treat differently.
 TEST(Matmul, WeightsWithGapsThatAreReadAgainGiveTheSameBits) {
   const NoGrad guard;
   const auto weight_of = [](const Shape& shape, std::int64_t gap) {
@@ -256,7 +257,8 @@ TEST(Linear, OneAndTwoThreadsAgree) {
   }
 }
 
-// oneDNN takes bf16 on any CPU, but three times as long as f32 where there is no fast dot product.
+// oneDNN accepts bf16 on any CPU, but takes three times as long as for f32 without a fast dot
+// product.
 TEST(Matmul, WidensBf16WhereTheCpuDoesNotMultiplyItFaster) {
   const Tensor a = random_tensor({300, 300}, 1, DType::kBf16);
   const test::SeeKernel see("matmul");
@@ -265,7 +267,7 @@ TEST(Matmul, WidensBf16WhereTheCpuDoesNotMultiplyItFaster) {
 }
 
 TEST(Linear, SecondDerivativesUnderMixedPrecision) {
-  // The weight's gradient is f32 while x is bf16; differentiating it again meets both.
+  // The weight gradient is f32 while x is bf16; differentiating again combines both.
   const Tensor weight = parameter({3, 4}, 1);
   const Tensor x = random_tensor({5, 4}, 2, DType::kBf16).set_requires_grad(true);
   const Tensor y = linear(x, weight.astype(DType::kBf16));

@@ -1,4 +1,4 @@
-// The kernels of matmul and linear on tiles, of either unit, against products in double.
+// Tests the tile kernels of matmul and linear, on either unit, against products in double.
 #include "mezzo/kernels/cpu/gemm/matmul_tiles.h"
 
 #include <cmath>
@@ -29,7 +29,7 @@ using test::Threads;
 
 constexpr std::int64_t kSizes[] = {1, 15, 16, 17, 31, 32, 33, 63, 65, 100, 200};
 
-// The kernels of matmul and linear that ran while it exists.
+// Records the kernels of matmul and linear that run while it exists.
 class Kernels final : public KernelListener {
  public:
   void on_run(const KernelWork& work, double) override {
@@ -49,7 +49,7 @@ class MatmulTiles : public testing::Test {
   }
 };
 
-// The units of this CPU: more than one where the kernel could take either.
+// The units of this CPU: more than one where the kernel could use either.
 std::vector<kernels::Bf16Unit> units() {
   std::vector<kernels::Bf16Unit> units;
   if (kernels::has_tiles()) units.push_back(kernels::Bf16Unit::kTiles);
@@ -57,7 +57,7 @@ std::vector<kernels::Bf16Unit> units() {
   return units;
 }
 
-// matmul() of two matrices by the kernel itself.
+// Multiplies two matrices with the kernel itself.
 Tensor product(const Tensor& a, const Tensor& b, const MatmulOptions& options,
                kernels::Bf16Unit unit) {
   const Attrs attrs = MatmulAttrs{.transpose_a = options.transpose_a,
@@ -72,7 +72,7 @@ Tensor product(const Tensor& a, const Tensor& b, const MatmulOptions& options,
 
 Tensor wide(const Tensor& x) { return plain_copy(x).astype(DType::kF64); }
 
-// The same matrix with its columns side by side in memory.
+// The same matrix with its columns contiguous in memory.
 Tensor in_the_other_order(const Tensor& x) { return plain_copy(permute(x, {1, 0})); }
 
 void check_all_forms(std::int64_t m, std::int64_t k, std::int64_t n) {
@@ -102,8 +102,8 @@ TEST_F(MatmulTiles, AreTheProductInEveryShapeAndForm) {
   }
 }
 
-// The tile unit takes all; dot products what is read along its lines, in tiles that are not mostly
-// empty.
+// The tile unit accepts all forms. Dot products need operands that are read along their lines, in
+// tiles that are not mostly empty.
 TEST_F(MatmulTiles, AreTakenForTheFormsThatTheUnitSuits) {
   const Kernels kernels;
   const Tensor a = random_tensor({40, 90}, 1, DType::kBf16);
@@ -127,7 +127,7 @@ TEST_F(MatmulTiles, LargerThanTheCopiesThatAreMadeAtOnce) {
   check_all_forms(530, 1990, 550);
 }
 
-// Sums in several runs of the inner axis, the last one shorter than the others.
+// Sums in several runs of the inner axis, the last one shorter.
 TEST_F(MatmulTiles, LongSums) {
   check_all_forms(20, 5000, 100);
   check_all_forms(1, 2080, 33);
@@ -179,7 +179,7 @@ TEST_F(MatmulTiles, BatchesAndBroadcasting) {
 }
 
 TEST_F(MatmulTiles, ViewsWithOtherNumbersAround) {
-  // What lies around a view is not finite, and must not be met.
+  // Memory around a view is not finite and must not be read.
   const Tensor block = full({90, 110}, INFINITY, DType::kBf16);
   const Tensor view = alias(block, {50, 70}, {110, 1}, 330 + 7);
   copy_elements(random_tensor({50, 70}, 1), view);
@@ -232,7 +232,7 @@ TEST_F(MatmulTiles, TheNumberOfThreadsChangesNothing) {
   }
 }
 
-// NaN and infinity reach the rows and columns they belong to, and no others.
+// NaN and infinity reach the rows and columns to which they belong, and no others.
 TEST_F(MatmulTiles, NumbersThatAreNotFinitePropagate) {
   const std::int64_t shapes[][3] = {{33, 33, 47}, {16, 64, 16}, {3, 31, 70}, {70, 50, 5}};
   for (const auto& [m, k, n] : shapes) {
@@ -252,7 +252,7 @@ TEST_F(MatmulTiles, NumbersThatAreNotFinitePropagate) {
   }
 }
 
-// Dot products are no faster than oneDNN's where there is much to multiply.
+// Dot products are no faster than oneDNN for large products.
 TEST_F(MatmulTiles, LeaveToOthersWhatTheyDoNotTake) {
   const Kernels kernels;
   const Tensor large = random_tensor({300, 300}, 1, DType::kBf16);
@@ -263,7 +263,8 @@ TEST_F(MatmulTiles, LeaveToOthersWhatTheyDoNotTake) {
   EXPECT_EQ(kernels.names, (std::vector<std::string>{taker, taker}));
 }
 
-// Dense along neither axis: parts with steps, in batches of several forms, and expanded numbers.
+// Operands that are contiguous along neither axis: slices with steps, in batches of several forms,
+// and expanded values.
 TEST_F(MatmulTiles, CopyWhatCannotBeReadWhereItIs) {
   const Tensor storage = random_tensor({90000}, 1, DType::kBf16);
   const Tensor left = alias(storage, {3, 34, 63}, {9000, 140, 2}, 1);
@@ -281,7 +282,7 @@ TEST_F(MatmulTiles, CopyWhatCannotBeReadWhereItIs) {
   }
 }
 
-// Some of oneDNN's products of such lengths end the program with AMX.
+// Some of oneDNN's products of such lengths crash the program with AMX.
 TEST_F(MatmulTiles, GradientsOfSumsOfAnyLength) {
   for (const std::int64_t size : {31, 63, 95, 127, 2047}) {
     const Tensor x = random_tensor({65, 10}, 1, DType::kBf16).set_requires_grad(true);

@@ -1,4 +1,4 @@
-// Statistics for a batch normalization that the convolution before it has found.
+// Tests statistics for a batch normalisation that the preceding convolution has computed.
 #include <cstdint>
 #include <vector>
 
@@ -25,8 +25,8 @@ struct NormAheadCase {
   bool has_bias = false;
 };
 
-// One chunk of rows and several, the last one whole or not; first rows of more than a chunk; parts
-// without a single whole chunk; means far off zero.
+// One chunk of rows and several, the last one whole or partial. First rows of more than a chunk.
+// Parts without a single whole chunk. Means far from zero.
 std::vector<NormAheadCase> norm_ahead_cases() {
   return {
       {{1, 64, 1, 7}, 256},   {{1, 64, 16, 16}, 256},      {{2, 64, 16, 16}, 256},
@@ -44,7 +44,7 @@ class NormAhead : public testing::Test {
   NoGrad no_grad_;
 };
 
-// The convolution of a case, and what was found on the way if that was asked for.
+// The convolution of a case, and the statistics if they were requested.
 struct Convolved {
   Tensor y;
   NormStatistics found{};
@@ -90,14 +90,14 @@ TEST_F(NormAhead, CanBeSwitchedOff) {
   EXPECT_TRUE(convolved({{3, 64, 13, 11}, 256}).found.mean.defined());
 }
 
-// Nobody has found anything where rows of the norm are several pixels, or the weight is large.
+// No statistics are computed where rows of the norm are several pixels, or the weight is large.
 TEST_F(NormAhead, FindsNothingInOtherConvolutions) {
   EXPECT_FALSE(convolved({{3, 64, 13, 11}, 128}).found.mean.defined());
   EXPECT_FALSE(convolved({{3, 512, 4, 4}, 2048}).found.mean.defined());
   EXPECT_FALSE(convolved({{3, 64, 13, 11}, 256}, DType::kF32).found.mean.defined());
 }
 
-// They are taken as they are, and by those that look for statistics alone.
+// Given statistics are used as they are, even by calls that only need statistics.
 TEST(NormAheadGiven, IsWhatTheNormNormalisesBy) {
   const NoGrad no_grad;
   const Tensor x = random_tensor({4, 3, 5, 5}, 3);

@@ -1,5 +1,5 @@
-// Batch normalizations that nobody has computed when kernels read them: those that normalise as
-// they read give the bits that they give for the result, and others have it computed.
+// Tests batch normalisations that are not yet computed when kernels read them. Kernels that
+// normalise as they read give the same bits as for the result; other kernels have it computed.
 #include <limits>
 #include <vector>
 
@@ -31,7 +31,7 @@ struct NormCase {
   bool adds = false;  // a residual
 };
 
-// With zeros of both signs and numbers that are not finite among the results.
+// The results include zeros of both signs and values that are not finite.
 Tensor images(const Shape& shape, std::uint64_t seed, DType dtype) {
   const Tensor x = random_tensor(shape, seed);
   auto* numbers = x.mutable_data<float>();
@@ -55,8 +55,8 @@ PendingNorm norm_of(const NormCase& c, DType dtype) {
           .attrs = {.training = false, .relu = c.relu || c.adds}};
 }
 
-// What read() gives for a norm that nobody has computed has the bits of that for its result. It is
-// computed on the way if the reader is none that normalises.
+// Expects that read() gives the same bits for a pending norm as for its result. The norm is
+// computed on the way unless the reader normalises.
 template <class Read>
 void expect_read(const NormCase& c, DType dtype, bool stays_pending, const Read& read) {
   SCOPED_TRACE(concat(c.x, " ", dtype, c.relu ? " relu" : "", c.adds ? " adds" : ""));
@@ -75,8 +75,8 @@ class NormByReaders : public test::NormAgainTest {
 INSTANTIATE_TEST_SUITE_P(DTypes, NormByReaders, testing::Values(DType::kBf16, DType::kF16),
                          [](const auto& dtype) { return std::string(name_of(dtype.param)); });
 
-// Whole vectors of channels and parts of one; windows that overlap, touch or leave pixels out, and
-// such that reach beyond the image.
+// Whole vectors of channels and partial ones. Windows that overlap, touch or leave pixels out, and
+// windows that reach beyond the image.
 TEST_P(NormByReaders, IsReadByMaxPooling) {
   const std::vector<Pool2dOptions> pools{{},
                                          {.kernel = 3, .stride = Size2d(2), .padding = 1},
@@ -121,7 +121,7 @@ TEST_P(NormByReaders, IsComputedForOthers) {
               [](const Tensor& y) { return max_pool2d(y, {.kernel = 2}); });
 }
 
-// A training norm that is told to leave its result to its readers finds the same statistics.
+// A training norm that leaves its result to its readers computes the same statistics.
 TEST_P(NormByReaders, FindsStatisticsWithoutAResult) {
   const Tensor x = random_tensor({5, 33, 7, 6}, 1, GetParam());
   const BatchNormResult whole = batch_norm(x, {}, {}, {.training = true});
@@ -171,8 +171,8 @@ INSTANTIATE_TEST_SUITE_P(Units, NormByPixels, testing::Values(Unit::kTiles, Unit
                            return unit.param == Unit::kTiles ? "Tiles" : "Dots";
                          });
 
-// Whole strips and parts of one; so much weight that it is read in pieces, and rows would be
-// normalised for each; pixels under a stride.
+// Whole strips and partial ones. So much weight that it is read in parts, and rows would be
+// normalised for each. Pixels with a stride.
 std::vector<PixelCase> pixel_cases() {
   return {{{2, 64, 7, 9}, 256},          {{1, 32, 5, 3}, 64},
           {{3, 96, 11, 6}, 288},         {{5, 64, 9, 33}, 512},

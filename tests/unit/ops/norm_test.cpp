@@ -1,4 +1,5 @@
-// Batch normalization beyond the sweep: hard statistics, fusion, running statistics, threads.
+// Tests batch normalisation beyond the sweep: difficult statistics, fusion, running statistics,
+// threads.
 #include <cmath>
 
 #include <gmock/gmock.h>
@@ -38,7 +39,7 @@ struct Moments {
   Doubles var;
 };
 
-// The statistics of x per channel in double, in two passes.
+// The statistics of x per channel, in double, in two passes.
 Moments moments_of(const Tensor& x) {
   const auto values = x.to_vector<double>();
   const auto channels = static_cast<std::size_t>(x.size(1));
@@ -55,8 +56,8 @@ Moments moments_of(const Tensor& x) {
   return moments;
 }
 
-// A mean is rounded to f32 once. A variance of n values is a sum in two levels of at most 256
-// terms and a few more; five bits may be lost to a bad shift, in these tests none is.
+// A mean is rounded to f32 once. A variance of n values is a sum in two levels of at most 256 terms
+// each and a few more. A bad shift could lose five bits; in these tests none does.
 void expect_moments(const Tensor& x, const BatchNormResult& result) {
   constexpr double kUnit = 0x1p-24;
   const Moments want = moments_of(x);
@@ -135,7 +136,7 @@ struct Outcome {
   Doubles y, grad_x, grad_weight, grad_bias, grad_residual;
 };
 
-// One forward and backward pass in f32, fused or out of single operations.
+// One forward and backward pass in f32, fused or as single operations.
 Outcome run_residual(bool fused, bool create_graph) {
   const Tensor x = random({6, 19, 5, 4}, 0.3F, 1, 1).set_requires_grad(true);
   const Tensor residual = random({6, 19, 5, 4}, 0, 1, 2).set_requires_grad(true);
@@ -159,7 +160,7 @@ void expect_near(const Doubles& got, const Doubles& want, double allowed, const 
 }
 
 TEST(BatchNorm, FusedResidualIsTheCompositionAndBothGradientPathsAgree) {
-  // 120 values per channel of order 1, a dozen roundings each.
+  // 120 values per channel of order 1, with a dozen roundings each.
   constexpr double kAllowed = 0x1p-24 * 16 * 11;
   const Outcome separate = run_residual(false, false);
   for (const bool create_graph : {false, true}) {
@@ -182,7 +183,7 @@ TEST(BatchNorm, TheRecomputedMaskIsTheSignOfTheResult) {
     const BatchNormAttrs attrs{.relu = true};
     const BatchNormGrads grads =
         batch_norm_grad(grad, {x, weight, bias, result.mean, result.var, {}, {}}, attrs);
-    // With a gradient of 1 everywhere, grad_bias counts the open positions of a channel.
+    // With a gradient of 1 everywhere, grad_bias counts the positions where the ReLU is open.
     const Tensor open = sum(relu_grad(grad, result.y).astype(DType::kF32), {0, 2, 3});
     EXPECT_EQ(grads.bias.to_vector<float>(), open.to_vector<float>());
   }
@@ -237,14 +238,15 @@ TEST(BatchNorm, SavesNoCopyBeyondItsInputAndResult) {
   EXPECT_LE(held, static_cast<std::int64_t>(y.bytes()) * 9 / 8 + 4096);
 }
 
-// What a backward pass gives, and how many blocks of memory it asks for.
+// The results of a backward pass, and the number of memory blocks that it allocates.
 struct BackwardPass {
   std::vector<float> grad_x;
   std::vector<float> grad_residual;
   std::uint64_t allocations;
 };
 
-// Of a batch normalization between other operations, whose input and gradient nobody else sees.
+// A backward pass of a batch normalisation between other operations; nobody else uses its input and
+// gradient.
 BackwardPass pass_through(DType dtype, bool has_residual, bool retain_graph) {
   const Tensor leaf = random({4, 24, 5, 5}).astype(dtype).set_requires_grad(true);
   const Tensor side = random({4, 24, 5, 5}, 0, 1, 2).astype(dtype).set_requires_grad(true);
@@ -266,8 +268,8 @@ TEST(BatchNorm, GradientsAreWrittenOverWhatNobodySees) {
       const BackwardPass freed = pass_through(dtype, has_residual, false);
       EXPECT_EQ(freed.grad_x, retained.grad_x) << name_of(dtype);
       EXPECT_EQ(freed.grad_residual, retained.grad_residual) << name_of(dtype);
-      // The result's gradient is given up by either, a retained x is not: grad_x then needs memory
-      // of its own where the residual's gradient has taken the other.
+      // The memory of the result's gradient is reused in either case, that of a retained x is not.
+      // If the residual's gradient has taken the former, grad_x needs its own memory.
       EXPECT_EQ(freed.allocations + (has_residual ? 1 : 0), retained.allocations) << name_of(dtype);
     }
   }
@@ -285,8 +287,8 @@ TEST(BatchNorm, GradientsAreNotWrittenOverWhatOthersSee) {
   EXPECT_EQ(grad.to_vector<float>(), grad_before);
 }
 
-// A result with `readers` readers: gradients of x, of the weight and of the residual, and the sums
-// that the backward pass made.
+// A result with `readers` readers: the gradients of x, of the weight and of the residual, and the
+// sums that the backward pass computed.
 struct SharedNorm {
   std::vector<Tensor> grads;
   int sums = 0;
@@ -303,7 +305,7 @@ class CountSums final : public KernelListener {
   ListenToKernels guard_{*this};
 };
 
-// By backward(), which leaves the last sum to the norm, or by grad(), which may be asked for it.
+// Uses backward(), which leaves the last sum to the norm, or grad(), which may request the sum.
 SharedNorm run_shared_norm(DType dtype, int readers, bool by_backward) {
   const Tensor inputs[] = {cast(random({3, 17, 4, 5}), dtype), random({17}, 1, 0.5F, 2),
                            cast(random({3, 17, 4, 5}, 0, 1, 3), dtype)};

@@ -1,4 +1,4 @@
-// What is said to oneDNN 2.6 and to oneDNN 3 in different ways, by answers that are the same.
+// Tests what oneDNN 2.6 and oneDNN 3 express differently, through results that are the same.
 #include "mezzo/kernels/cpu/onednn/onednn_api.h"
 
 #include <vector>
@@ -65,8 +65,8 @@ TEST(OnednnApi, AnyLayoutHasNoStrides) {
 
 TEST(OnednnApi, StridesThatAreRefusedMakeAZeroDescription) {
   EXPECT_FALSE(describe_or_zero({4, 3}, kF32, {3, 1}).is_zero());
-  // Every other one of 5 rows of 4 numbers, of two matrices: the third row reaches into the next
-  // one.
+  // Every other one of 5 rows of 4 elements, in two matrices: the third row reaches into the next
+  // matrix.
   EXPECT_TRUE(describe_or_zero({2, 3, 4}, kF32, {20, 8, 1}).is_zero());
 }
 
@@ -85,13 +85,13 @@ TEST(OnednnApi, AConvolutionIsDescribedWithItsGradients) {
       c.y, c.stride, c.dilation, c.before, c.after);
   ASSERT_TRUE(by_weight);
   const memory::desc weight = by_weight.diff_weights_desc();
-  EXPECT_EQ(layout_of(weight).kind, dnnl_blocked);  // chosen now
+  EXPECT_EQ(layout_of(weight).kind, dnnl_blocked);  // the layout is now chosen
 }
 
 TEST(OnednnApi, WhatOnednnDoesNotHaveIsFalse) {
   Convolution c;
   c.y = memory::desc({2, 32, 4, 4}, memory::data_type::u8, memory::format_tag::nhwc);
-  EXPECT_FALSE(forward_of(c));  // no sums of f32 are stored as u8
+  EXPECT_FALSE(forward_of(c));  // f32 sums cannot be stored as u8
 }
 
 TEST(OnednnApi, AProductIsDescribedWithABiasAndWithout) {

@@ -1,4 +1,5 @@
-// Packing weights against the places that oneDNN's descriptions give, and casts, bit for bit.
+// Compares packed weights with the positions that oneDNN's descriptions give, and with casts, bit
+// for bit.
 #include "mezzo/kernels/cpu/onednn/pack_weight.h"
 
 #include <cstring>
@@ -50,7 +51,7 @@ std::vector<Shape> weight_shapes() {
   return {{64, 32, 1, 1}, {32, 64, 3, 3}, {96, 160, 1, 1}, {80, 96, 1, 3}, {192, 32, 5, 2}};
 }
 
-// What is in the memory, the padding included.
+// The contents of the memory, including padding.
 std::vector<std::uint8_t> bytes_of(const Temporary& packed) {
   const auto* const data = static_cast<const std::uint8_t*>(packed.memory.get_data_handle());
   return {data, data + packed.memory.get_desc().get_size()};
@@ -64,12 +65,12 @@ Tensor weight_with_special_values(const Shape& shape, Format format = Format::kC
   std::int64_t i = 0;
   for (const float value :
        {kInf, -kInf, kNan, 0.0F, -0.0F, 1e-40F, -1e-40F, 3.4e38F, 1.00390625F}) {
-    data[7 * i++] = value;  // infinite in bf16, subnormal, half way between two numbers
+    data[7 * i++] = value;  // infinite in bf16, subnormal, halfway between two values
   }
   return weight;
 }
 
-// Where the number at `at` lies in a blocked layout, as dnnl_blocking_desc_t defines it.
+// The offset of the element at `at` in a blocked layout, as dnnl_blocking_desc_t defines it.
 std::int64_t place_in(const Desc& desc, Shape at) {
   const kernels::onednn::Layout to = kernels::onednn::layout_of(desc);
   std::int64_t place = 0;
@@ -84,7 +85,7 @@ std::int64_t place_in(const Desc& desc, Shape at) {
   return place;
 }
 
-// The packed weight, number by number, with zeros between.
+// The packed weight, element by element, with zeros in between.
 std::vector<std::uint8_t> expected_bytes(const Tensor& weight, const Shape& dims,
                                          const Shape& strides, const Desc& wanted, DType dtype) {
   const std::size_t size = size_of(dtype);
@@ -105,7 +106,7 @@ std::vector<std::uint8_t> expected_bytes(const Tensor& weight, const Shape& dims
   return bytes;
 }
 
-// The last patch first.
+// Packs the last patch first.
 void pack_by_patches(const kernels::onednn::BlockedWeight& blocked, const Tensor& weight,
                      void* to) {
   const PatchGrid grid = grid_of(blocked);
@@ -127,7 +128,7 @@ void pack_by_patches(const kernels::onednn::BlockedWeight& blocked, const Tensor
   hwy::FlushStream();
 }
 
-// False if the sizes are not whole vectors.
+// Returns false if the sizes are not whole vectors.
 bool expect_packed(const Tensor& weight, const Shape& dims, const Shape& strides,
                    const PackLayout& to) {
   const Desc wanted = layout(dims, to.dtype, to.tag);
@@ -157,7 +158,7 @@ TEST(PackWeight, PutsEveryNumberInItsPlace) {
         const Strides& s = weight.strides();
         for (const PackLayout& to : pack_layouts()) {
           compared += expect_packed(weight, shape, s, to) ? 1 : 0;
-          // Its transpose, as gradients by the input want it.
+          // The transpose, as gradients with respect to the input need it.
           const Shape turned{shape[1], shape[0], shape[2], shape[3]};
           compared += expect_packed(weight, turned, {s[1], s[0], s[2], s[3]}, to) ? 1 : 0;
         }
@@ -175,11 +176,11 @@ TEST(PackWeight, HasNoPatchesOfWeightsThatLieInAnotherWay) {
     const auto blocked = blocked_weight(dims, strides, wanted);
     return blocked ? grid_of(*blocked).rows : -1;
   };
-  EXPECT_GT(rows_of({480, 1, 160, 32}), 0);     // channels last
+  EXPECT_GT(rows_of({480, 1, 160, 32}), 0);     // channels-last
   EXPECT_GT(rows_of({480, 15, 5, 1}), 0);       // contiguous
-  EXPECT_EQ(rows_of({480, 1, 32, 96}), 0);      // columns of the kernel before its rows
-  EXPECT_EQ(rows_of({480, 1, 192, 32}), 0);     // its rows further apart
-  EXPECT_EQ(rows_of({960, 1, 160, 32}), 0);     // something else between
+  EXPECT_EQ(rows_of({480, 1, 32, 96}), 0);      // kernel columns before rows
+  EXPECT_EQ(rows_of({480, 1, 192, 32}), 0);     // kernel rows further apart
+  EXPECT_EQ(rows_of({960, 1, 160, 32}), 0);     // another axis in between
   EXPECT_EQ(rows_of({1, 64, 10240, 2048}), 0);  // all input channels of a tap, then the next tap
 }
 

@@ -1,5 +1,5 @@
-// Results of batch normalization that are computed again in the backward pass: when that must not
-// happen, and that nobody can tell when it does.
+// Tests batch-norm results that are recomputed in the backward pass: when this must not happen, and
+// that it is invisible when it does.
 #include "tests/unit/pending_norm.h"
 
 #include <atomic>
@@ -28,7 +28,7 @@ using test::is_given_up;
 
 const Shape kImages{3, 17, 6, 5};
 
-// A normalisation with what it reads and what reads it.
+// A normalisation with the operations before and after it.
 struct Parts {
   DType dtype;
   Tensor x = test::parameter(kImages, 1, dtype);
@@ -45,7 +45,7 @@ struct Parts {
 
   Tensor images() const { return affine(x, 1.5, 0.25); }
   Tensor residual() const { return affine(side, 2, 0.5); }
-  // Without a residual the result can always be computed again, with one if that is kept.
+  // Without a residual the result can always be recomputed, with one if the residual is kept.
   Tensor norm(const Tensor& from, const Tensor& residual = {}) const {
     return batch_norm(from, weight, bias, {.relu = true, .residual = residual}).y;
   }
@@ -54,12 +54,12 @@ struct Parts {
   Tensor other_conv(const Tensor& y) const { return conv2d(y, other_kernel); }
 };
 
-// A scalar that every element has a part of its own in.
+// A scalar to which every element contributes differently.
 Tensor loss_of(const Tensor& z, std::uint64_t seed = 7) {
   return sum(z * test::random_tensor(z.shape(), seed, z.dtype()), {}, false, DType::kF32);
 }
 
-// A residual that the gradient of a product keeps, and the loss of that product.
+// A residual that a product keeps for its gradient, and the loss of that product.
 struct KeptResidual {
   explicit KeptResidual(const Parts& parts)
       : residual(parts.residual()), loss(loss_of(residual * residual, 8)) {}
@@ -112,7 +112,7 @@ TEST_P(PendingNorm, NeedsAResidualThatIsKept) {
   EXPECT_FALSE(is_given_up(parts.conv(parts.norm(parts.images(), parts.side.detach()))));
   const KeptResidual kept(parts);
   EXPECT_TRUE(is_given_up(parts.conv(parts.norm(parts.images(), kept.residual))));
-  // That of a convolution is not kept if it can be computed again itself.
+  // A convolution's result is not kept if it can itself be recomputed.
   const Tensor again = parts.norm();
   EXPECT_TRUE(is_given_up(parts.conv(again)));
   EXPECT_FALSE(is_given_up(parts.conv(parts.norm(parts.images(), again))));
@@ -147,7 +147,7 @@ TEST_P(PendingNorm, AChangedResultIsKept) {
   });
 }
 
-// What was there in the forward pass is computed again; results that are kept are missing then.
+// The backward pass recomputes the forward result. Without recomputation, the change is an error.
 TEST_P(PendingNorm, AResultMayBeChangedBehindItsReaders) {
   const auto grads = [&](bool changes) {
     const Parts parts(GetParam());
@@ -187,8 +187,8 @@ TEST_P(PendingNorm, WhatItIsComputedFromMustNotChange) {
               is_clear);
 }
 
-// The convolution has read the result of before the change. A residual is of no use to the norm
-// that has kept its result.
+// The convolution has read the result before the change. The norm has kept its result and does not
+// need the residual.
 TEST_P(PendingNorm, IsNotComputedFromWhatHasChangedBeforeTheConvolution) {
   for (std::size_t changed = 0; changed < 6; ++changed) {
     expect_as_kept(
@@ -271,7 +271,7 @@ TEST_P(PendingNorm, GradientsOfGradients) {
   }
 }
 
-// In f16, sums of at most half the smallest number become 0, which the ReLU's gradient is 0 for.
+// In f16, sums of at most half the smallest value become 0, where the ReLU's gradient is 0.
 TEST_P(PendingNorm, GradientsSeeTheSignsOfWhatWasRounded) {
   for (const bool create_graph : {false, true}) {
     expect_as_kept(
@@ -333,13 +333,13 @@ TEST_P(PendingNorm, AResultThatIsResidualToo) {
   });
 }
 
-// A backward pass has freed what the norm has saved, and may write over what nobody else sees.
+// A backward pass has freed what the norm saved, and may overwrite what nobody else uses.
 TEST_P(PendingNorm, OutlivesABackwardPassThroughTheNormAlone) {
   for (const bool has_residual : {false, true}) {
     expect_as_kept([&] {
       const Parts parts(GetParam());
       const KeptResidual kept(parts);
-      // Lies as the gradient does, and is seen by nobody else.
+      // It has the gradient's layout, and nobody else uses it.
       const Tensor square = test::random_tensor({17, 17, 1, 1}, 9, parts.dtype);
       Tensor y =
           parts.norm(conv2d(parts.images(), square), has_residual ? kept.residual : Tensor());
@@ -374,7 +374,7 @@ TEST_P(PendingNorm, TwoLossesOfOneNorm) {
     const Tensor y = parts.norm(parts.images(), kept.residual);
     const Tensor first = loss_of(y * y);
     first.backward({}, true);
-    const Tensor second = loss_of(parts.conv(y)) + kept.loss;  // has the norm give up its result
+    const Tensor second = loss_of(parts.conv(y)) + kept.loss;  // makes the norm give up its result
     first.backward({}, true);
     second.backward();
     return parts.grads();
@@ -389,14 +389,14 @@ TEST_P(PendingNorm, IsFilledForOtherKernels) {
     const Tensor y = batch_norm(affine(x, 1, 0), {}, {}, {.relu = true}).y;
     Tensor loss = loss_of(conv2d(y, kernel, {}, {.padding = 1}));
     loss = loss + loss_of(conv2d(y, grouped, {}, {.padding = 1, .groups = 32}));
-    loss.backward({}, true);  // what has been filled is read again
+    loss.backward({}, true);  // the refilled result is read again
     loss.backward();
     return test::grads_of({x, kernel, grouped});
   });
 }
 
-// Calls each of the functions with 0 to count - 1, on threads of their own, which begin each number
-// at once.
+// Calls each function with 0 to count - 1, on a thread of its own; all threads begin each number at
+// the same time.
 template <class... Work>
 void run_abreast(std::size_t count, const Work&... works) {
   std::atomic<std::size_t> begun = 0;
@@ -415,7 +415,7 @@ void run_abreast(std::size_t count, const Work&... works) {
   for (std::thread& thread : threads) thread.join();
 }
 
-// Small images: most of the time is that of recording.
+// Small images, so that recording takes most of the time.
 struct ManyNorms {
   static constexpr std::size_t kCount = 3000;
 
@@ -433,7 +433,7 @@ struct ManyNorms {
   std::vector<Tensor> ys;
 };
 
-// All of them have the same nodes give up what they have saved.
+// All threads make the same nodes give up what they saved.
 TEST_P(PendingNorm, IsRecordedByManyThreads) {
   const ManyNorms norms(GetParam());
   std::vector<Tensor> first(ManyNorms::kCount);

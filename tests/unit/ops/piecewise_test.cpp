@@ -68,7 +68,7 @@ void expect_clamp_gradients() {
   EXPECT_THAT(gradient(all, x), ElementsAre(1, 1, 1, 1, 1, 1, 1, 1, 1, 0));
 }
 
-// What PyTorch 2.15 gives, and all since 2.14; but there an infinite bound cuts infinities off.
+// PyTorch 2.14 and 2.15 give the same, except that there an infinite bound cuts infinities off.
 TEST(Clamp, GradientIsZeroAtTheBounds) {
   expect_clamp_gradients();
   disable_kernels({"cpu_simd"});  // the plain loop
@@ -76,7 +76,7 @@ TEST(Clamp, GradientIsZeroAtTheBounds) {
   disable_kernels({});
 }
 
-// 0.1 is 0.10009765625 in bf16, and what was limited to it is at the bound.
+// 0.1 is 0.10009765625 in bf16, so a value that was clamped to it is at the bound.
 TEST(Clamp, BoundsAreRoundedLikeX) {
   for (const DType dtype : {DType::kF32, DType::kBf16, DType::kF16, DType::kF64}) {
     const Tensor x = full({5}, 0.1, dtype).set_requires_grad(true);

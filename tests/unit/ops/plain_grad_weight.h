@@ -1,4 +1,4 @@
-// One weight's gradient as a plain sum: what the kernels of conv2d_grad_weight must come to.
+// One element of a weight gradient as a plain sum, the reference for kernels of conv2d_grad_weight.
 #pragma once
 
 #include <cmath>
@@ -8,13 +8,13 @@
 
 namespace mezzo::test {
 
-// The sum for one weight, and the sum of the products' magnitudes.
+// The sum for one element, and the sum of the products' magnitudes.
 struct PlainSum {
   double value = 0, magnitude = 0;
   std::int64_t terms = 0;
 };
 
-// The weight is at [out channel, in channel, row, column]; both tensors are dense f64.
+// The element is at [out channel, in channel, row, column]; both tensors are dense f64.
 inline PlainSum plain_grad_weight(const Conv2dAttrs& attrs, const Tensor& grad, const Tensor& x,
                                   const Shape& at) {
   const double* gs = grad.data<double>();
@@ -40,7 +40,7 @@ inline PlainSum plain_grad_weight(const Conv2dAttrs& attrs, const Tensor& grad, 
   return sum;
 }
 
-// Where weight i is.
+// The position of element i of the weight.
 inline Shape place_of_weight(const Shape& weight, std::int64_t i) {
   return {i / (weight[1] * weight[2] * weight[3]), i / (weight[2] * weight[3]) % weight[1],
           i / weight[3] % weight[2], i % weight[3]};

@@ -1,4 +1,4 @@
-// Convolutions that the kernels for few channels are tested with.
+// Convolutions for the tests of kernels for few channels.
 #pragma once
 
 #include <cstdint>
@@ -45,8 +45,8 @@ inline std::vector<PlanarCase> small_planar_cases(const std::vector<std::int64_t
   return cases;
 }
 
-// A single pixel; rows longer than a chunk, and several chunks of rows; more channels than are
-// copied at a time; more padding than kernel; rows and columns that no output reads.
+// A single pixel. Rows longer than a chunk, and several chunks of rows. More channels than are
+// copied at a time. More padding than kernel. Rows and columns that no output reads.
 inline std::vector<PlanarCase> odd_planar_cases() {
   return {
       {{1, 1, 1, 1}, 1, {1, 1}},

@@ -1,4 +1,4 @@
-// Accuracy over the whole range of f32, and behaviour at its ends.
+// Tests accuracy over the whole range of f32, and behaviour at its ends.
 #include "mezzo/ops/pointwise.h"
 
 #include <bit>
@@ -25,7 +25,7 @@ constexpr double kFar = std::numeric_limits<double>::infinity();
 constexpr float kTiny = std::numeric_limits<float>::denorm_min();
 constexpr float kMost = std::numeric_limits<float>::max();
 
-// Floats of both signs spread evenly over their bit patterns: as many subnormal as normal binades,
+// Floats of both signs, spread evenly over their bit patterns: normal and subnormal values,
 // infinities and NaN.
 const Tensor& all_magnitudes() {
   static const Tensor kValues = [] {
@@ -38,7 +38,7 @@ const Tensor& all_magnitudes() {
   return kValues;
 }
 
-// The error in units of the last place of the correctly rounded f32 result.
+// The error in units in the last place of the correctly rounded f32 result.
 double ulps(float got, double want) {
   const auto rounded = static_cast<float>(want);
   if (std::isnan(rounded) || std::isnan(got)) {
@@ -56,7 +56,7 @@ struct Function {
   const char* name;
   std::function<Tensor(const Tensor&)> compute;
   double (*exact)(double);
-  double ulps;  // the largest error, in units of the last place
+  double ulps;  // the largest error, in units in the last place
 };
 
 double exact_gelu(double x) {
@@ -64,7 +64,7 @@ double exact_gelu(double x) {
   return x * 0.5 * std::erfc(-x / std::numbers::sqrt2);
 }
 
-// The tanh form in terms of the logistic function, which does not cancel on the left.
+// The tanh form expressed by the logistic function, which has no cancellation for negative x.
 double exact_gelu_tanh(double x) {
   if (std::isinf(x)) return x > 0 ? x : 0;
   const double scale = std::numbers::sqrt2 * std::numbers::inv_sqrtpi * std::numbers::sqrt2;
@@ -147,14 +147,14 @@ TEST(Pointwise, SigmoidAndTanhSaturate) {
   EXPECT_TRUE(std::isnan(values_of(sigmoid, {kNan})[0]));
 }
 
-// Unlike x * (1 + erf(x)) / 2 in f32, which is 0 from -5.5 on.
+// Unlike x * (1 + erf(x)) / 2 in f32, which is 0 for x below -5.5.
 TEST(Pointwise, GeluKeepsItsTail) {
   for (const GeluForm form : {GeluForm::kExact, GeluForm::kTanh}) {
     const auto exact = form == GeluForm::kExact ? exact_gelu : exact_gelu_tanh;
     for (const float x : {-1.0F, -3.0F, -6.0F, -8.0F, -10.0F, 0.5F, 4.0F}) {
       const double want = exact(x);
       const double got = gelu(from_values({x}, {1}), form).item();
-      // The tanh form's argument is rounded once, and the exponential multiplies that.
+      // The tanh form's argument is rounded once, and the exponential amplifies that error.
       EXPECT_NEAR(got, want, std::abs(want) * (form == GeluForm::kExact ? 4e-7 : 2e-5)) << x;
     }
     const auto ends = gelu(from_values({kInf, -kInf, kMost, -kMost, kNan}, {5}), form);
@@ -167,7 +167,7 @@ TEST(Pointwise, GeluKeepsItsTail) {
   }
 }
 
-// Left of -87 the logistic function is subnormal, and x multiplies its rounding.
+// Below -87 the logistic function is subnormal, and x multiplies its rounding error.
 TEST(Pointwise, SiluIsCloseOverTheWholeRange) {
   const Tensor& x = all_magnitudes();
   const Tensor y = silu(x);
@@ -213,7 +213,8 @@ TEST(Pointwise, PowFollowsTheRulesOfC) {
   }
 }
 
-// d/dx of sqrt at small x in f16: 1 / (2 y) would overflow before it is multiplied by the gradient.
+// d/dx of sqrt at small x in f16: 1 / (2 y) would overflow before the multiplication by the
+// gradient.
 TEST(Pointwise, SqrtGradientInF16ScalesFirst) {
   const Tensor x = full({1}, 0x1p-24, DType::kF16).set_requires_grad(true);
   sqrt(x).backward(full({1}, 0x1p-8, DType::kF16));
@@ -232,7 +233,7 @@ TEST(Pointwise, SixteenBitResultsAreRoundedOnce) {
   }
 }
 
-// As if they were f32 and cast, which graph mode takes for granted of every kernel.
+// The results equal those of f32 followed by a cast, which graph mode assumes of every kernel.
 TEST(Pointwise, SixteenBitResultsOfTheReferenceAreTheRoundedF32Ones) {
   std::vector<Float16> values;
   for (int bits = 0; bits < 0x7c00; ++bits) {
@@ -249,10 +250,10 @@ TEST(Pointwise, SixteenBitResultsOfTheReferenceAreTheRoundedF32Ones) {
   disable_kernels({});
 }
 
-// 1 - s(x) in f32 is a multiple of 2^-24, of which little is left where x is 4 or more.
+// 1 - s(x) in f32 is a multiple of 2^-24, so few bits are left for x of at least 4.
 TEST(Pointwise, GeluTanhGradientKeepsItsBits) {
   const double scale = std::numbers::sqrt2 * std::numbers::inv_sqrtpi * std::numbers::sqrt2;
-  for (double x = -4; x <= 7; x += 0.03125) {  // f32 numbers
+  for (double x = -4; x <= 7; x += 0.03125) {  // exact in f32
     const double e = std::exp(-std::numbers::sqrt2 * scale * (x + 0.044715 * x * x * x));
     const double s = 1 / (1 + e);
     const double want =

@@ -1,5 +1,5 @@
-// Pooling of every number of channels, with every kind of window: the same numbers as the plain
-// loops, bit by bit.
+// Tests pooling for every number of channels, with every kind of window, against the plain loops,
+// bit for bit.
 #include <algorithm>
 #include <bit>
 #include <cmath>
@@ -44,8 +44,8 @@ const std::vector<Pool2dAttrs>& windows() {
   return kWindows;
 }
 
-// Whole numbers from -3 to 3, so that there are ties, zeros of both signs and a few NaN; all are
-// exact in every dtype, and so are their sums.
+// Integers from -3 to 3, which give ties, zeros of both signs, and a few NaNs. They and their sums
+// are exact in every dtype.
 Tensor ties(const Shape& shape, std::uint64_t seed) {
   Generator generator(seed);
   const Tensor values = empty(shape);
@@ -90,7 +90,7 @@ Pool2dAttrs for_gradient(Pool2dAttrs attrs, const Shape& x) {
   return attrs;
 }
 
-// f64 is what the plain loops compute.
+// The plain loops compute f64.
 void check_max(const Shape& shape, DType dtype, const Pool2dAttrs& attrs) {
   const std::string what = describe(dtype, shape, attrs);
   const Tensor x = cast(ties(shape, 1), dtype);
@@ -104,7 +104,7 @@ void check_max(const Shape& shape, DType dtype, const Pool2dAttrs& attrs) {
   const Tensor wide_grad = cast(grad, DType::kF64);
   const Tensor spread = call_one(ops::max_pool2d_grad, {&grad, &result[1]}, grad_attrs);
   const Tensor wide_spread = call_one(ops::max_pool2d_grad, {&wide_grad, &result[1]}, grad_attrs);
-  // A sum of -0 alone is +0 where sums begin with 0.
+  // A sum of only -0 is +0 if sums begin with 0.
   expect_same_bits(spread + 0.0, wide_spread + 0.0, what + " gradient");
 }
 
@@ -158,7 +158,7 @@ TEST(PoolChannels, MeansAreThePlainLoops) {
   }
 }
 
-// What pooling gives on that many threads: maxima, their positions and gradient, and means.
+// The pooling results with that many threads: maxima, their positions and gradient, and means.
 std::vector<Tensor> pooled(const Tensor& x, const Pool2dAttrs& attrs, int threads) {
   const test::Threads guard(threads);
   const Outputs largest = call(ops::max_pool2d, {&x}, attrs);

@@ -53,7 +53,7 @@ TEST(MaxPool, OfEqualPixelsTheFirstGetsTheGradient) {
 
 TEST(MaxPool, GradientsOfOverlappingWindowsAreSummedInF32) {
   // Nine windows choose the middle pixel. 1 + 8 * 2^-9 is 1.015625 in bf16, but adding the small
-  // numbers one by one to 1 in bf16 would lose them all.
+  // values to 1 one by one in bf16 would lose them all.
   const Tensor x = zeros({1, 1, 5, 5}, DType::kBf16);
   x.mutable_data<BFloat16>()[12] = BFloat16(1.0F);
   const Tensor leaf = plain_copy(x).set_requires_grad(true);
@@ -103,12 +103,12 @@ TEST(GlobalAvgPool, SumsDoNotOverflowF16) {
   EXPECT_EQ(y.to_vector<double>(), Doubles(17, 200));
 }
 
-// One running sum of them all is off by 2.5 thousandths.
+// A single running sum of all pixels would be off by 2.5 thousandths.
 TEST(GlobalAvgPool, LargeImagesKeepTheirDigits) {
   constexpr std::int64_t kSide = 512;
   const float pixel = 0.1F;
   const Tensor x = full({1, 3, kSide, kSide}, pixel);
-  const double bound = 2 * kSide * 0x1p-24 * pixel;  // of sums of rows, and of the rows
+  const double bound = 2 * kSide * 0x1p-24 * pixel;  // for sums of rows, and of the rows
   for (const double mean : global_avg_pool(x).to_vector<double>()) EXPECT_NEAR(mean, pixel, bound);
 }
 

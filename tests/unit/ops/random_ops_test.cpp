@@ -1,4 +1,4 @@
-// Dropout: its statistics, and that the mask is the stream of core/random.
+// Tests dropout: its statistics, and that the mask comes from the stream of core/random.
 #include <cmath>
 
 #include <gmock/gmock.h>
@@ -31,7 +31,7 @@ TEST(Dropout, KeepsTheMeanAndTheRate) {
 }
 
 TEST(Dropout, TheMaskIsTheStreamAtTheGeneratorsPosition) {
-  // The last position is close to where the low word of the block counter carries over.
+  // At the last position the low word of the block counter soon overflows.
   for (const std::uint64_t offset : {0ULL, 12ULL, (1ULL << 34) - 64ULL}) {
     for (const std::int64_t n : {1, 3, 63, 64, 65, 1000}) {
       Generator generator(7);
@@ -66,15 +66,16 @@ TEST(Dropout, TheBackwardPassDrawsTheSameMask) {
     Generator generator(9);
     const Tensor x = to_format(ones({2, 8, 5, 3}), format).detach().set_requires_grad(true);
     const Tensor y = dropout(x, 0.25, true, generator);
-    // A gradient in the other memory format meets the mask at the same logical places.
+    // A gradient in the other memory format uses the mask at the same logical positions.
     y.backward(ones({2, 8, 5, 3}));
     EXPECT_EQ(x.grad().to_vector<float>(), y.to_vector<float>());
   }
 }
 
-// Also what times an infinite scale would be NaN, and by the plain loop, which takes f64.
+// Includes values that are NaN when multiplied by an infinite scale, and the plain loop, which
+// handles f64.
 TEST(Dropout, OfProbabilityOneGivesZeros) {
-  constexpr std::int64_t kCount = 100'000;  // a word in 2^24 is the largest
+  constexpr std::int64_t kCount = 100'000;  // one word in 2^24 is the largest
   for (const DType dtype : {DType::kF32, DType::kBf16, DType::kF16, DType::kF64}) {
     for (const double value : {0.0, 1.0, -HUGE_VAL}) {
       const Tensor x = full({kCount}, value, dtype).set_requires_grad(true);

@@ -25,7 +25,7 @@ class Reduce : public testing::TestWithParam<int> {
 };
 
 TEST_P(Reduce, ManyEqualBf16NumbersAreCounted) {
-  // Added up in bf16, ones stop counting at 256.
+  // Added up in bf16, ones would stop counting at 256.
   const std::int64_t n = 1 << 20;
   const Tensor ones_16 = ones({n}, DType::kBf16);
   EXPECT_EQ(sum(ones_16, {}, false, DType::kF32).item(), n);
@@ -36,7 +36,7 @@ TEST_P(Reduce, ManyEqualBf16NumbersAreCounted) {
 }
 
 TEST_P(Reduce, TheErrorDoesNotGrowWithTheLength) {
-  // A single f32 accumulator is off by 15 % here. One lane of a block adds 64 numbers, each
+  // A single f32 accumulator would be off by 15 % here. One lane of a block adds 64 values, each
   // with an error of at most half a unit.
   const std::int64_t n = 1 << 24;
   const Tensor x = full({n}, 0.1);
@@ -46,7 +46,7 @@ TEST_P(Reduce, TheErrorDoesNotGrowWithTheLength) {
               exact / 4 * 0x1p-19);
 }
 
-// Sums over every set of axes of dense, channels-last and strided tensors, against f64; large
+// Sums over every set of axes of dense, channels-last and strided tensors, compared with f64; large
 // enough for several threads.
 TEST_P(Reduce, EverySetOfAxesInEveryLayout) {
   Generator generator(9);
@@ -100,7 +100,7 @@ TEST(Sum, OfIntegersIsExact) {
   EXPECT_EQ(sum(x).to_vector<std::int64_t>()[0], (1LL << 40) - 2);
 }
 
-// A double counts to 2^53 only.
+// A double is only exact up to 2^53.
 TEST(Reductions, OfLargeIntegersAreExactAndWrapAround) {
   constexpr std::int64_t kBig = std::int64_t{1} << 53;
   constexpr std::int64_t kLargest = std::numeric_limits<std::int64_t>::max();
@@ -118,7 +118,7 @@ TEST(Reductions, OfLargeIntegersAreExactAndWrapAround) {
   EXPECT_EQ(max(small).item(), -5);
 }
 
-// In the inputs' own type, or rounded to it on the way, these would wrap or overflow.
+// Summed in the inputs' own dtype, or rounded to it on the way, these would wrap or overflow.
 TEST(Sum, OfSmallTypesIsMadeInTheOneAskedFor) {
   for (const DType dtype : {DType::kU8, DType::kBool, DType::kI32}) {
     const Tensor x = ones({1000}, dtype);

@@ -1,4 +1,5 @@
-// The gradient of ReLU at NaN passes, as in PyTorch, in every operation that has a ReLU in it.
+// Tests that the gradient of ReLU passes NaN, as in PyTorch, in every operation that includes a
+// ReLU.
 #include <cmath>
 
 #include <gmock/gmock.h>
@@ -24,7 +25,7 @@ class ReluAtNan : public test::OnEveryTarget {};
 INSTANTIATE_TEST_SUITE_P(Targets, ReluAtNan, testing::ValuesIn(hwy::SupportedAndGeneratedTargets()),
                          test::target_name);
 
-// Long enough for whole vectors and a rest; NaN at every seventh.
+// Long enough for whole vectors and a remainder; every seventh element is NaN.
 Tensor with_nans(std::int64_t rows, std::int64_t columns, std::uint64_t seed) {
   Generator generator(seed);
   const Tensor x = randn({rows, columns}, generator);
@@ -59,7 +60,7 @@ struct NormGradients {
   Floats x, weight, bias, residual;
 };
 
-// By given statistics, so that a NaN stays where it is.
+// With given statistics, so that a NaN does not spread.
 NormGradients of_norm(bool fused, bool has_residual, DType dtype) {
   const Tensor x = with_nans(9, 37, 2).astype(dtype).set_requires_grad(true);
   const Tensor residual = with_nans(9, 37, 3).astype(dtype).set_requires_grad(has_residual);
@@ -79,7 +80,7 @@ NormGradients of_norm(bool fused, bool has_residual, DType dtype) {
           has_residual ? residual.grad().to_vector<float>() : Floats()};
 }
 
-// Bits, but all NaN alike.
+// Compares bits, but treats all NaNs alike.
 void expect_same(const Floats& found, const Floats& expected) {
   ASSERT_EQ(found.size(), expected.size());
   for (std::size_t i = 0; i < found.size(); ++i) {
@@ -88,7 +89,7 @@ void expect_same(const Floats& found, const Floats& expected) {
   }
 }
 
-// The biases' gradients count where it passes.
+// The bias gradients count where the ReLU is open.
 TEST_P(ReluAtNan, NormsWithAReluAreNoDifferent) {
   for (const DType dtype : kReluDTypes) {
     for (const bool has_residual : {false, true}) {

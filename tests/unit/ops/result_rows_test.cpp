@@ -1,4 +1,4 @@
-// Products that are computed row by row by the updates that read them.
+// Tests matrix products that the updates which read them compute row by row.
 #include "mezzo/ops/fusion/result_rows.h"
 
 #include <array>
@@ -58,8 +58,8 @@ struct RowsCall {
   }
 };
 
-// The gradient by a weight: [batch, rows]^T [batch, columns], the operands as they are or as their
-// transposes.
+// The gradient with respect to a weight: [batch, rows]^T [batch, columns], with the operands as
+// they are or transposed.
 RowsCall gradient(std::int64_t rows, std::int64_t batch, std::int64_t columns,
                   bool transpose_a = true, bool transpose_b = false) {
   const Shape a = transpose_a ? Shape{batch, rows} : Shape{rows, batch};
@@ -69,7 +69,7 @@ RowsCall gradient(std::int64_t rows, std::int64_t batch, std::int64_t columns,
           .attrs = {.transpose_a = transpose_a, .transpose_b = transpose_b, .f32_result = true}};
 }
 
-// What rows computed in so many turns give; every element is used once.
+// The result of computing the rows in that many turns; every element is used once.
 std::vector<float> by_rows(const ResultRows& rows, std::int64_t count, std::int64_t turns) {
   std::vector<float> result(static_cast<std::size_t>(count));
   std::vector<int> uses(result.size());
@@ -126,7 +126,7 @@ TEST_F(Rows, OfManyColumns) {
 TEST_F(Rows, AreThereForOneMatrixOfF32Alone) {
   EXPECT_NE(gradient(64, 64, 64).rows(), nullptr);
   EXPECT_NE(gradient(64, 2048, 64).rows(), nullptr);
-  EXPECT_EQ(gradient(64, 2049, 64).rows(), nullptr);  // sums of several runs
+  EXPECT_EQ(gradient(64, 2049, 64).rows(), nullptr);  // sums in several runs
   RowsCall narrow = gradient(64, 64, 64);
   narrow.attrs.f32_result = false;
   narrow.result = DType::kBf16;
@@ -164,7 +164,7 @@ TEST_F(Rows, AreGoneOnceWhatTheyAreMadeOfHasChanged) {
   EXPECT_EQ(pending_rows(later).rows, nullptr);
 }
 
-// What an update leaves: the parameter, its 16-bit copy and the optimizer's state.
+// The result of an update: the parameter, its 16-bit copy and the optimizer's state.
 struct Left {
   std::vector<float> param, copy, first, second;
   bool operator==(const Left&) const = default;
@@ -191,7 +191,7 @@ std::vector<Update> updates() {
           adam({.lr = 0.01}), adam({.lr = 0.01, .weight_decay = 0.1, .decoupled = true})};
 }
 
-// By the gradient of a call, computed at once or on the way.
+// Updates with the gradient of a call, computed at once or on the way.
 Left update(const RowsCall& call, const Update& step, bool on_the_way, bool has_copy) {
   const Tensor param = random_tensor(call.shape(), 5).set_requires_grad(true);
   const Tensor first = random_tensor(call.shape(), 6);
@@ -227,7 +227,7 @@ TEST_F(Rows, UpdateParametersToTheSameBits) {
   }
 }
 
-// Beside parameters with gradients of their own, in one step.
+// Together with parameters with ordinary gradients, in one step.
 TEST_F(Rows, UpdateSomeOfTheParameters) {
   const RowsCall call = gradient(100, 64, 70);
   const auto step = [&](bool on_the_way) {
@@ -251,7 +251,7 @@ TEST_F(Rows, UpdateSomeOfTheParameters) {
   EXPECT_TRUE(step(true) == step(false));
 }
 
-// A parameter in 16 bits, and a queued update, ask for the elements.
+// A 16-bit parameter and a queued update need all elements.
 TEST_F(Rows, AreFilledForOtherUpdates) {
   const RowsCall call = gradient(70, 64, 90);
   const auto half = [&](const Tensor& grad) {

@@ -43,7 +43,7 @@ TEST(Where, ChoosesAndBroadcasts) {
   EXPECT_THAT(rows.to_vector<float>(), ElementsAre(1, 2, 7, 7));
 }
 
-// What is not chosen would be a NaN in a sum of products.
+// The values not chosen would turn a sum of products into NaN.
 TEST(Where, GradientIsZeroWhereNotChosen) {
   const Tensor mask = mask_of({1, 0, 1}, {3});
   const Tensor a = leaf({1, 2, 3});
@@ -68,7 +68,7 @@ TEST(Where, EveryDTypeMovesAsItIs) {
   }
 }
 
-// A mask's elements lie a byte apart, the others' two or four.
+// A mask has elements of one byte, the others of two or four.
 TEST(Where, MasksAndOperandsOfAnyLayout) {
   for (const DType dtype : test::kVectorDTypes) {
     const Tensor a = permute(test::random_tensor({5, 37, 3}, 1, dtype), {2, 1, 0});
@@ -134,7 +134,7 @@ TEST(MaskedFill, AFiniteNumberStaysFinite) {
   disable_kernels({});
 }
 
-// What attention makes of a row that is masked wholly: the same in all dtypes.
+// The attention of a completely masked row: the same in all dtypes.
 TEST(MaskedFill, ARowMaskedWhollyIsUniform) {
   const Tensor mask = mask_of({1, 1, 1, 1, 0, 1, 1, 1}, {2, 4});
   for (const DType dtype : {DType::kF32, DType::kBf16, DType::kF16}) {
@@ -175,7 +175,7 @@ TEST(Maximum, OfIntegersHasASign) {
   EXPECT_THAT(minimum(a, b).to_vector<std::int64_t>(), ElementsAre(-5, -7, -1));
 }
 
-// As in PyTorch: halves where they are equal, and all of it to both where one is a NaN.
+// As in PyTorch: half to each where they are equal, and all of it to both where one is NaN.
 TEST(Maximum, GradientGoesToTheOneThatIsGiven) {
   const Floats left{1, 2, 3, NAN};
   const Floats right{2, 2, 1, 1};
@@ -198,7 +198,7 @@ TEST(Maximum, GradientOfABroadcastOperandIsSummed) {
   EXPECT_THAT(b.grad().to_vector<float>(), ElementsAre(1.5F));
 }
 
-// max(x, x^2)^2 is x^4 right of 1 and x^2 within (0, 1).
+// max(x, x^2)^2 is x^4 for x > 1 and x^2 in (0, 1).
 TEST(Maximum, SecondDerivative) {
   const Tensor x = leaf({2, 0.5F});
   const Tensor y = maximum(x, x * x);

@@ -57,7 +57,7 @@ TEST(HuberLoss, SecondDerivativeIsThatOfTheParabola) {
   EXPECT_THAT(p.grad().to_vector<double>(), ElementsAre(1, 1, 0, 0));
 }
 
-// 1.01 is none of bf16's numbers: next to 1, they lie 2^-7 apart.
+// 1.01 has no exact bf16 value: next to 1, these are 2^-7 apart.
 TEST(SmoothL1Loss, IsF32InMixedPrecision) {
   const Tensor t = from_values({1.01F}, {1});
   for (const DType lower : {DType::kBf16, DType::kF16}) {
@@ -88,7 +88,7 @@ TEST(SmoothL1Loss, RefusesWhatIsNoBend) {
               testing::StartsWith("[huber_loss] delta is 0"));
 }
 
-// All three, each under the name that the user knows.
+// Expects all three losses to refuse, each under the name that the user knows.
 void expect_refused(const Tensor& x, const Tensor& y, const std::string& what) {
   EXPECT_EQ(message_of<ArgumentError>([&] { l1_loss(x, y); }), "[l1_loss] " + what);
   EXPECT_EQ(message_of<ArgumentError>([&] { smooth_l1_loss(x, y); }), "[smooth_l1_loss] " + what);

@@ -36,7 +36,8 @@ TEST(Softmax, MaskedPlacesGetNothing) {
   EXPECT_EQ(log_softmax(x).to_vector<float>()[1], -kInf);
 }
 
-// softmax along `axis` of two rows: one of `bad` alone is nan, the other, of equal values, is even.
+// softmax along `axis` of two rows: the one of only `bad` is nan, the other, of equal values, is
+// even.
 void expect_spoilt_row(float bad, std::int64_t n, std::int64_t axis) {
   const Tensor x = full({2, n}, 0);
   fill(alias(x, {n}, {1}, 0), bad);  // the first row

@@ -19,7 +19,7 @@ using Doubles = std::vector<double>;
 
 inline constexpr DType kVectorDTypes[] = {DType::kF32, DType::kBf16, DType::kF16};
 
-// Uniform numbers in [-1, 1), rounded to the dtype.
+// Uniform values in [-1, 1), rounded to the dtype.
 inline Tensor random_tensor(const Shape& shape, std::uint64_t seed, DType dtype = DType::kF32) {
   Generator generator(seed);
   const Tensor values = empty(shape, DType::kF64);
@@ -34,7 +34,7 @@ inline Tensor parameter(const Shape& shape, std::uint64_t seed, DType dtype = DT
   return random_tensor(shape, seed, dtype).set_requires_grad(true);
 }
 
-// The same numbers in memory of their own, without history.
+// The same values in separate memory, without history.
 inline Tensor plain_copy(const Tensor& x) {
   const Tensor copy = empty(x.shape(), x.dtype());
   copy_elements(x, copy);
@@ -51,15 +51,15 @@ inline double largest_difference(const Tensor& a, const Tensor& b) {
   return largest;
 }
 
-// How far two sums of `terms` products of numbers below 1 may differ if they are added up in f32 in
-// another order: sqrt(terms) units of the largest partial sum (Higham and Mary 2019).
+// The largest difference of two f32 sums of `terms` products of values below 1 in different orders:
+// sqrt(terms) units of the largest partial sum (Higham and Mary 2019).
 inline double sum_tolerance(std::int64_t terms) {
   const auto n = static_cast<double>(terms);
   return n * std::sqrt(n) * epsilon_of(DType::kF32);
 }
 
-// The first element further off than additions in f32 of `terms` products of numbers below 1 and
-// the rounding of the result explain; empty if there is none.
+// Describes the first element whose error exceeds that of f32 additions of `terms` products of
+// values below 1 and of rounding the result; empty if there is none.
 inline std::string fault(const Tensor& result, const Tensor& expected, std::int64_t terms) {
   if (result.shape() != expected.shape()) return concat("the shape is ", result.shape());
   const Doubles got = result.to_vector<double>();
@@ -75,7 +75,7 @@ inline std::string fault(const Tensor& result, const Tensor& expected, std::int6
   return {};
 }
 
-// The kernel that computed the last call of an operation whose name begins so.
+// The kernel of the last call of an operation whose name begins with a prefix.
 class SeeKernel final : public KernelListener {
  public:
   explicit SeeKernel(std::string op) : op_(std::move(op)) {}

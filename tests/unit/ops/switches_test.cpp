@@ -1,4 +1,4 @@
-// What can be switched off beside the kernels of operations.
+// Tests the switches for features other than operations' kernels.
 #include <algorithm>
 #include <string_view>
 
@@ -17,7 +17,7 @@ bool lists(const KernelList* list, std::string_view name) {
          });
 }
 
-// Or switching one off would switch off the other.
+// With equal names, disabling one would also disable the other.
 TEST(Switches, HaveNamesThatNoKernelHas) {
   for (const std::string_view name : Switch::kAll) {
     for (const RegisteredOp& op : registered_ops()) {

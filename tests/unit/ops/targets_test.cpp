@@ -1,4 +1,4 @@
-// Every instruction set that was built gives the results of core/half.h and of the C library.
+// Every compiled instruction set gives the results of core/half.h and of the C library.
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "tests/unit/ops/targets_test.cpp"
 #include <cmath>
@@ -26,7 +26,7 @@
 HWY_BEFORE_NAMESPACE();
 namespace mezzo::HWY_NAMESPACE {
 
-// Widths other than multiples of the vector, so that the partial loads and stores run, too.
+// Widths that are not multiples of the vector, so that partial loads and stores run, too.
 void widen_all_bf16(const BFloat16* in, float* out, std::int64_t n) {
   map(in, out, n, [](F32Vec v) HWY_ATTR { return v; });
 }
@@ -52,13 +52,13 @@ HWY_EXPORT(widen_all_f16);
 HWY_EXPORT(narrow_bf16);
 HWY_EXPORT(narrow_f16);
 
-// Runs the test once per instruction set of this build and CPU.
+// Runs the test once for each instruction set of this build and CPU.
 class EveryTarget : public test::OnEveryTarget {};
 
 using test::all_patterns;
 
-// Every f16 and bf16 pattern, its neighbours in f32, the ties between two patterns and theirs, and
-// a stride through all of f32; the count is odd.
+// Every f16 and bf16 pattern, its neighbours in f32, the ties between two patterns and their
+// neighbours, and values spread over all of f32; the number of values is odd.
 std::vector<float> many_floats() {
   std::vector<float> values;
   const auto add = [&](std::uint32_t bits) { values.push_back(std::bit_cast<float>(bits)); };

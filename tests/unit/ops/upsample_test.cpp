@@ -48,10 +48,10 @@ using Doubles = std::vector<double>;
 struct Interpolated {
   UpsampleBilinear2dOptions options;
   Doubles y;
-  Doubles grad;  // from the gradients 0, 1, 2, ...
+  Doubles grad;  // with the upstream gradients 0, 1, 2, ...
 };
 
-// Of 2 rows of 3 pixels, in f64, by PyTorch 1.13.
+// Results of PyTorch 1.13 for 2 rows of 3 pixels, in f64.
 std::vector<Interpolated> interpolated_by_pytorch() {
   return {
       {{.scale = 2},
@@ -74,7 +74,7 @@ std::vector<Interpolated> interpolated_by_pytorch() {
   };
 }
 
-// Computed in f32 from the few terms of sums up to 128, and rounded to the dtype once.
+// Computed in f32 from few terms, with sums up to 128, and rounded to the dtype once.
 void expect_rounded(const Tensor& got, const Doubles& expected) {
   const DType dtype = got.dtype();
   const Doubles values = got.to_vector<double>();
@@ -123,8 +123,8 @@ TEST(UpsampleBilinear, SumsOfGradientsAreF32) {
   EXPECT_THAT(x.grad().to_vector<double>(), testing::Each(400));
 }
 
-// In results at the place of a pixel its neighbours have the weight 0, and 0 times infinity is no
-// number.
+// A result at the position of a pixel gives the pixel's neighbours the weight 0, and 0 times
+// infinity is NaN.
 TEST(UpsampleBilinear, PixelsAtTheirPlaceStandAlone) {
   constexpr float kInfinity = std::numeric_limits<float>::infinity();
   for (const DType dtype : {DType::kF64, DType::kF32, DType::kBf16, DType::kF16}) {

@@ -1,6 +1,6 @@
-// What Winograd's method for 3x3 kernels can lose, computed from its transforms: the sums that it
-// makes, with magnitudes in place of numbers. A result is off by at most this times 2^-24 times the
-// roundings on its way.
+// A bound on the error of Winograd's method for 3x3 kernels, computed from its transforms: its
+// sums, with magnitudes in place of values. The error of a result is at most this times 2^-24 times
+// the number of roundings on its way.
 #pragma once
 
 #include <algorithm>
@@ -36,7 +36,7 @@ struct Matrix {
     }
     return product;
   }
-  // Adds the products of numbers at the same place.
+  // Adds the products of elements at the same position.
   void add_products(const Matrix& a, const Matrix& b) {
     for (std::size_t i = 0; i < numbers.size(); ++i) numbers[i] += a.numbers[i] * b.numbers[i];
   }
@@ -46,10 +46,10 @@ struct Matrix {
 };
 
 // The magnitudes of the transforms of Toom and Cook's method along one axis, for up to four results
-// and three taps, which evaluates polynomials at 0, +-5/8, +-3/2 and infinity; Lavin and Gray's
-// points 0, +-1, +-2 lose more. (Barabasz et al., "Error analysis and improving the accuracy of
-// Winograd convolution for deep neural networks", 2018.) Fewer results take the first of the finite
-// points and infinity; rows of the others are zero.
+// and three taps. It evaluates polynomials at 0, +-5/8, +-3/2 and infinity; Lavin and Gray's points
+// 0, +-1, +-2 lose more. (Barabasz et al., "Error analysis and improving the accuracy of Winograd
+// convolution for deep neural networks", 2018.) Fewer results use the first of the finite points
+// and infinity; the rows of the other points are zero.
 struct WinogradTransforms {
   static constexpr int kTile = 6;
   static constexpr int kResults = 4;
@@ -67,7 +67,7 @@ struct WinogradTransforms {
         kernel(i, k) = std::pow(std::abs(points[i]), k) / norm(points, kTile - 1, i);
       }
       if (i >= finite) continue;
-      // Kernels are divided by the norm among all points.
+      // Kernels are divided by the norm over all points.
       const double quotient = norm(points, kTile - 1, i) / norm(points, finite, i);
       const std::vector<double> others = product_of_roots(points, finite, i);
       for (std::size_t k = 0; k < others.size(); ++k) {
@@ -79,7 +79,7 @@ struct WinogradTransforms {
     result(results - 1, kTile - 1) = 1;
   }
 
-  // Of the tile that begins there, on an axis of `size` results.
+  // The transforms of the tile that begins at `first`, on an axis of `size` results.
   static WinogradTransforms at(std::int64_t first, std::int64_t size) {
     return WinogradTransforms(static_cast<int>(std::min<std::int64_t>(kResults, size - first)));
   }
@@ -91,7 +91,7 @@ struct WinogradTransforms {
     return product;
   }
 
-  // Coefficients of the product of (x - point) over all points but one, from x^0 on.
+  // The coefficients of the product of (x - point) over all points but one, from x^0 on.
   static std::vector<double> product_of_roots(const std::vector<double>& points, int count,
                                               int but) {
     std::vector<double> product{1};
@@ -133,8 +133,8 @@ inline Matrix magnitudes_at(const Tensor& x, std::int64_t n, std::int64_t c, std
   return square;
 }
 
-// For one tile of y, [kResults, kResults] from the element `at` on: x [n, c, h, w] with that
-// padding, weight [o, c, 3, 3].
+// The bound for one tile of y, [kResults, kResults] from the element `at` on: x [n, c, h, w] with
+// that padding, weight [o, c, 3, 3].
 inline Matrix winograd_bound(const Tensor& x, const Tensor& weight, const Sides& padding,
                              const Shape& at) {
   using T = WinogradTransforms;
@@ -152,7 +152,8 @@ inline Matrix winograd_bound(const Tensor& x, const Tensor& weight, const Sides&
   return rows.result * sums * columns.result.transposed();
 }
 
-// For the gradient of the [3, 3] taps of one pair of channels, from that of y [n, o, h, w].
+// The bound for the gradient of the [3, 3] taps of one pair of channels, from that of y [n, o, h,
+// w].
 inline Matrix winograd_weight_bound(const Tensor& grad, const Tensor& x, const Sides& padding,
                                     std::int64_t o, std::int64_t c) {
   using T = WinogradTransforms;

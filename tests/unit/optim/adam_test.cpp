@@ -50,7 +50,7 @@ TEST(Adam, FollowsTheRule) {
   expect_adam<Adam>({.lr = 0.01, .beta1 = 0.3, .beta2 = 0.4}, {33});
 }
 
-// Moments without a past are the gradient and its square, to the last bit.
+// Without betas, the moments are the gradient and its square, to the last bit.
 TEST(Adam, ForgetsWithoutBetas) {
   const Tensor param = parameter({33});
   Adam adam({param}, {.lr = 0.01, .beta1 = 0, .beta2 = 0});
@@ -86,7 +86,7 @@ TEST(AdamW, DecaysByDefaultAndAdamDoesNot) {
   EXPECT_NEAR(b.item(), 1 - 1e-3 * 0.01, 0x1p-24);
 }
 
-// PyTorch's AdamW decays by 0.01 unless it is told otherwise, whatever else it is told.
+// PyTorch's AdamW decays by 0.01 unless weight_decay is set, whatever the other options are.
 TEST(AdamW, DecaysByDefaultWithOtherOptions) {
   const Tensor a = ones({1}).set_requires_grad(true);
   const Tensor b = ones({1}).set_requires_grad(true);

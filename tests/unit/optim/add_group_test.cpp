@@ -1,4 +1,5 @@
-// Groups that optimizers get while they train: as if they had been there, without gradients.
+// Tests groups that optimizers get during training: as if they had always been there, without
+// gradients.
 #include "mezzo/core/random.h"
 #include "mezzo/ops/cast.h"
 #include "mezzo/ops/shape_ops.h"
@@ -101,7 +102,7 @@ TEST(AddGroup, WhatIsRefusedChangesNothing) {
               testing::HasSubstr("[AdamW] options must not be negative"));
 }
 
-// Parts of one block are parameters of their own as long as they do not overlap.
+// Parts of one block are separate parameters as long as they do not overlap.
 TEST(AddGroup, RefusesMemoryOfAnotherParameter) {
   const Tensor block = parameter({6}).detach();
   const auto part = [&](std::int64_t begin, std::int64_t end) {

@@ -1,4 +1,4 @@
-// Finite checks, unscaling and clipping.
+// Tests finite checks, unscaling and clipping.
 #include "mezzo/optim/gradients.h"
 
 #include <limits>
@@ -77,7 +77,7 @@ TEST(Unscale, MultipliesInPlaceAndChecks) {
   }
 }
 
-// A backward pass leaves gradients that nobody else sees: to change them makes no copies.
+// Nobody else sees the gradients of a backward pass, so changing them makes no copies.
 TEST(Unscale, GradientsOfABackwardPassStayWhereTheyAre) {
   const Tensor a = parameter({3, 4});
   const Tensor b = parameter({4});
@@ -90,7 +90,7 @@ TEST(Unscale, GradientsOfABackwardPassStayWhereTheyAre) {
   EXPECT_EQ((std::vector<const void*>{a.grad().raw_data(), b.grad().raw_data()}), before);
 }
 
-// Both get the gradient of the sum, one tensor, and each belongs to another optimizer.
+// Both parameters get the gradient of the sum, one tensor, but belong to different optimizers.
 TEST(Unscale, AGradientThatAnotherParameterHasIsCopied) {
   const Tensor a = parameter({3});
   const Tensor b = parameter({3});
@@ -100,7 +100,7 @@ TEST(Unscale, AGradientThatAnotherParameterHasIsCopied) {
   EXPECT_EQ(b.grad().to_vector<float>(), (std::vector<float>{1, 1, 1}));
 }
 
-// Else the optimizer would have to lay it out anew.
+// Otherwise the optimizer would have to convert its layout.
 TEST(Unscale, ACopyIsLaidOutAsTheGradientWas) {
   const Tensor a = parameter({2, 3, 4, 5});
   const Tensor shared = to_format(gradient({2, 3, 4, 5}, 1), Format::kChannelsLast);

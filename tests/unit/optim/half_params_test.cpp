@@ -1,4 +1,4 @@
-// Optimizers over bf16 and f16 parameters: master copies, state, gradients, errors.
+// Tests optimizers over bf16 and f16 parameters: master weights, state, gradients, errors.
 #include <functional>
 #include <memory>
 
@@ -18,12 +18,12 @@ namespace {
 constexpr ParamUpdate kUpdates[] = {ParamUpdate::kMaster, ParamUpdate::kNearest,
                                     ParamUpdate::kStochastic, ParamUpdate::kKahan};
 
-// More than one piece of the kernel, and no multiple of anything.
+// More than one piece of the kernel, and not a multiple of anything.
 const Shape kShape{3, 1037};
 
 using Maker = std::function<std::unique_ptr<Optimizer>(std::vector<Tensor>, ParamUpdate)>;
 
-// Every rule of every optimizer.
+// Every update rule of every optimizer.
 std::vector<Maker> makers() {
   std::vector<Maker> result;
   for (const SgdOptions& options :
@@ -72,12 +72,12 @@ std::vector<float> rounded(const Tensor& x, DType dtype) {
 
 std::vector<float> values_of(const Tensor& x) { return x.to_vector<float>(); }
 
-// The gradient of a step, of values that have 16 bits, in another dtype.
+// The gradient of a step, with values that 16 bits represent exactly, in another dtype.
 Tensor half_gradient(DType dtype, int step, DType as) {
   return gradient(kShape, step).astype(dtype).astype(as);
 }
 
-// Steps a 16-bit parameter and an f32 one side by side.
+// Steps a 16-bit parameter and an f32 one in parallel.
 void expect_master_is_f32(const Maker& make, DType dtype, DType grad_dtype) {
   const Tensor half = half_parameter(kShape, dtype);
   const Tensor full = widened(half);
@@ -158,8 +158,8 @@ TEST(HalfParams, ParameterAndCompensationCarryTheSum) {
     const auto rest = sgd.state().back().tensor.to_vector<double>();
     const auto got = param.to_vector<double>();
     const auto want = full.to_vector<double>();
-    // Each step rounds what is left, at most half a unit of a number below 2, to the dtype; f16 at
-    // best to 2^-25.
+    // Each step rounds the remaining parameter to the dtype: by at most half a unit of a value
+    // below 2, for f16 at least by 2^-25.
     const double unit = epsilon_of(dtype) / 2;
     const double allowed = kSteps * (std::max(unit * unit, 0x1p-25) + 0x1p-24);
     for (std::size_t i = 0; i < got.size(); ++i) {
@@ -170,7 +170,7 @@ TEST(HalfParams, ParameterAndCompensationCarryTheSum) {
 }
 
 TEST(HalfParams, TheLossScaleLeavesInF32) {
-  // 2^-10 at scale 2^20 is 2^-30, which f16 does not have.
+  // 2^-10 at scale 2^20 is 2^-30, which f16 cannot represent.
   const Tensor param = ones({3}, DType::kF16).set_requires_grad(true);
   const Tensor scaled = full({3}, 0x1p-10, DType::kF16);
   Sgd sgd({param}, {.lr = 0x1p28});
@@ -215,8 +215,9 @@ TEST(HalfParams, ChannelsLastGradientsAreRearranged) {
   EXPECT_EQ(values_of(weight), want);
 }
 
-// Two steps, then the state moves to a new optimizer for a copy of the parameter; three more steps
-// of both. A seed of its own, so that only the counters can make the streams agree.
+// Runs two steps, moves the state to a new optimizer for a copy of the parameter, and runs three
+// more steps of both. The copy has its own seed, so that only the counters can make the streams
+// agree.
 void expect_resuming_is_continuing(const Maker& make, DType dtype, ParamUpdate update,
                                    bool state_first) {
   const Tensor param = half_parameter(kShape, dtype);
@@ -243,7 +244,7 @@ void expect_resuming_is_continuing(const Maker& make, DType dtype, ParamUpdate u
   EXPECT_EQ(values_of(param), values_of(resumed)) << name_of(dtype) << static_cast<int>(update);
 }
 
-// State and parameters that are loaded into an optimizer in the midst of another training.
+// State and parameters are loaded into an optimizer in the middle of another training.
 TEST(HalfParams, ResumingForgetsWhatWasDoneBefore) {
   for (const ParamUpdate update : {ParamUpdate::kMaster, ParamUpdate::kKahan}) {
     const Tensor param = half_parameter(kShape, DType::kBf16);
@@ -275,7 +276,7 @@ TEST(HalfParams, ResumingIsContinuing) {
   }
 }
 
-// One step that makes the state, and one after `change`.
+// Runs one step that creates the state, and one after `change`.
 std::vector<float> after_change(ParamUpdate update,
                                 const std::function<void(const Tensor&)>& change) {
   const Tensor param = ones({4}, DType::kBf16).set_requires_grad(true);

@@ -1,4 +1,4 @@
-// Stochastic rounding of 16-bit parameters: the definition, its mean, its stream, on every
+// Tests stochastic rounding of 16-bit parameters: its definition, its mean and its stream, on every
 // instruction set.
 #include <bit>
 
@@ -19,7 +19,7 @@ Tensor half_zeros(const Shape& shape, DType dtype) {
   return zeros(shape, dtype).set_requires_grad(true);
 }
 
-// Rounds values stochastically: parameters 0 with gradients -value and a learning rate of 1.
+// Rounds values stochastically: parameters are 0, gradients -value, and the learning rate 1.
 Tensor round(const Tensor& values, DType dtype, RandomPosition position) {
   const Tensor param = zeros(values.shape(), dtype);
   const Tensor grad = empty(values.shape());
@@ -29,7 +29,7 @@ Tensor round(const Tensor& values, DType dtype, RandomPosition position) {
   return param;
 }
 
-// The 16 bits number i of a stream.
+// The 16 bits with number i of a stream.
 std::uint32_t bits_at(RandomPosition position, std::uint64_t i) {
   const std::uint64_t word = position.offset + i / 2;
   const auto block = word / 4;
@@ -40,8 +40,8 @@ std::uint32_t bits_at(RandomPosition position, std::uint64_t i) {
   return i % 2 == 0 ? both & 0xffffU : both >> 16;
 }
 
-// The definition in double: down to the neighbour towards zero, or up if the random number, of as
-// many bits as are cut off, is among the part that is cut off.
+// The definition in double: rounds towards zero, or away from it if the random number, which has as
+// many bits as are cut off, is less than the part that is cut off.
 float defined(float value, DType dtype, std::uint32_t random_bits) {
   if (!std::isfinite(value)) return value;
   const bool bf16 = dtype == DType::kBf16;
@@ -52,7 +52,7 @@ float defined(float value, DType dtype, std::uint32_t random_bits) {
   const double units = std::ldexp(std::abs(static_cast<double>(value)), -last);
   const double down = std::floor(units);
   const double cut = units - down;
-  // Adding the random number to what is cut off carries if it is at least 1 - cut; where f16 has no
+  // Adding the random number to the cut part carries if it is at least 1 - cut. Where f16 has no
   // exponent left, it is compared with the part instead.
   const bool subnormal = !bf16 && std::abs(value) < 0x1p-14F;
   const double random = bf16 || subnormal ? random_bits * 0x1p-16 : (random_bits >> 3) * 0x1p-13;
@@ -60,7 +60,7 @@ float defined(float value, DType dtype, std::uint32_t random_bits) {
   return static_cast<float>(std::copysign(std::ldexp(down + (up ? 1 : 0), last), value));
 }
 
-// Values of every size, exact ones, and those that no rounding may touch.
+// Values of every magnitude, exact ones, and those that rounding must not change.
 Tensor many_values(std::int64_t count, double smallest) {
   Generator generator(7);
   const Tensor values = randn({count}, generator);
@@ -92,7 +92,7 @@ TEST_P(EveryTarget, RoundsEveryElementByItsBits) {
   for (const std::uint64_t offset :
        {std::uint64_t{0}, std::uint64_t{4} << 32, (std::uint64_t{4} << 32) - 400}) {
     expect_definition(DType::kBf16, 0x1p-30, offset);
-    expect_definition(DType::kF16, 0x1p-28, offset);  // 2^-24 is f16's smallest number
+    expect_definition(DType::kF16, 0x1p-28, offset);  // 2^-24 is f16's smallest value
   }
 }
 
@@ -104,7 +104,7 @@ TEST_P(EveryTarget, MastersAndCompensationsRoundAsCoreHalfDoes) {
     const HalfUpdate half{.rule = ParamUpdate::kKahan, .compensation = rest};
     sgd_step(std::vector<SgdTensors>{{param, values, {}, true, half}}, {.lr = 1, .inv_scale = -1});
     const Tensor want = empty(values.shape(), dtype);
-    copy_elements(values, want);  // by core/half.h
+    copy_elements(values, want);  // uses core/half.h
     EXPECT_EQ(param.to_vector<float>(), want.to_vector<float>());
     const auto in = values.to_vector<float>();
     const auto near = want.to_vector<float>();
@@ -120,8 +120,8 @@ INSTANTIATE_TEST_SUITE_P(Targets, EveryTarget,
                          testing::ValuesIn(hwy::SupportedAndGeneratedTargets()), test::target_name);
 
 // The mean of n roundings to neighbours one unit apart has a deviation of at most unit / 2 /
-// sqrt(n); six of them are passed once in 500 million times. Below 2^-14 the resolution of f16's
-// probabilities adds 2^-16 of a unit.
+// sqrt(n); six deviations are exceeded once in 500 million times. Below 2^-14 the resolution of
+// f16's probabilities adds 2^-16 of a unit.
 void expect_unbiased(double value, DType dtype, double unit, RandomPosition position) {
   constexpr std::int64_t kCount = 200000;
   const auto rounded = round(full({kCount}, value), dtype, position).to_vector<double>();

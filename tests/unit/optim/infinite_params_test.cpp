@@ -1,4 +1,4 @@
-// What a step makes of parameters that are not finite.
+// Tests the effect of a step on parameters that are not finite.
 #include <limits>
 #include <memory>
 
@@ -10,7 +10,7 @@
 namespace mezzo::optim {
 namespace {
 
-// Whole vectors and a part of one, of any instruction set.
+// Whole vectors and a partial one, for any instruction set.
 constexpr std::int64_t kSize = 35;
 
 template <class Optimizer, class Options>
@@ -28,7 +28,7 @@ void expect_infinities_to_stay(const Options& options, DType dtype) {
   }
 }
 
-// As in PyTorch, which leaves the decay away then: 0 times an infinity would be a NaN.
+// As in PyTorch, which then skips the decay: 0 times infinity would be NaN.
 TEST(InfiniteParams, StayInfiniteWithoutWeightDecay) {
   for (const DType dtype : {DType::kF32, DType::kBf16, DType::kF16}) {
     expect_infinities_to_stay<Sgd>(SgdOptions{.lr = 0.1}, dtype);

@@ -1,4 +1,4 @@
-// Learning rates that are an array, in every optimizer.
+// Tests learning rates that are an array, in every optimizer.
 #include "mezzo/optim/learning_rate.h"
 
 #include <cmath>
@@ -18,7 +18,8 @@ void train_step(Optimizer& optimizer, const Tensor& param, int number) {
   optimizer.step();
 }
 
-// The rates of an array are those that set_lr() sets before each step, and the last one goes on.
+// The rates of an array equal those that set_lr() sets before each step, and the last one
+// continues.
 template <class Optimizer, class Options>
 void expect_rates(Options options) {
   const Tensor by_hand = parameter({19});
@@ -42,7 +43,7 @@ TEST(LearningRate, IsANumberOrOneForEachUpdateInEveryOptimizer) {
   expect_rates<AdamW>(AdamWOptions{.weight_decay = 0.1});
 }
 
-// Two steps, three more from a checkpoint: rates 2, 3 and 4 of the array.
+// Two steps, then three more from a checkpoint: rates 2, 3 and 4 of the array.
 TEST(LearningRate, ACheckpointKnowsThePlaceInTheArray) {
   const Doubles rates{0.5, 0.1, 0.02, 0.3, 0.01, 0.2};
   expect_resuming_is_continuing<Sgd>(SgdOptions{.lr = rates, .momentum = 0.9});
@@ -67,7 +68,7 @@ TEST(LearningRate, SetLrReplacesTheArray) {
   EXPECT_EQ(sgd.lr(), 0.7);
   train_step(sgd, param, 1);
   EXPECT_EQ(sgd.lr(), 0.7);
-  sgd.set_lr({1, 2, 3, 4});  // of updates 0 to 3, two of which are done
+  sgd.set_lr({1, 2, 3, 4});  // for updates 0 to 3, two of which are done
   EXPECT_EQ(sgd.lr(), 3);
 }
 
@@ -90,7 +91,7 @@ TEST(LearningRate, RefusesWhatIsNone) {
                 Adam adam({param}, {.lr = {0.1, std::nan("")}});
               }),
               testing::HasSubstr("must be finite: lr nan"));
-  // Which would make infinities of parameters.
+  // Such rates would make parameters infinite.
   EXPECT_EQ(message_of([&] {
               Adam adam({param}, {.lr = {0.1, 1e39}});
             }),

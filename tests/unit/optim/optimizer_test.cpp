@@ -1,4 +1,4 @@
-// What all optimizers have from Optimizer.
+// Tests what all optimizers inherit from Optimizer.
 #include "mezzo/optim/optimizer.h"
 
 #include "mezzo/optim/adam.h"
@@ -8,7 +8,7 @@
 namespace mezzo::optim {
 namespace {
 
-// One group for each parameter; the update of one of them fails when its state has been made.
+// One group for each parameter; the update of one of them fails after creating its state.
 class Failing final : public Optimizer {
  public:
   explicit Failing(const std::vector<Tensor>& params) : Optimizer("Failing") {
@@ -53,8 +53,8 @@ std::vector<std::string> names_of(const std::vector<NamedTensor>& state) {
   return names;
 }
 
-// What a failed step has made would pass for that of a step that was done: Sgd's momentum would be
-// dampened as it is from the second step on.
+// State from a failed step would be taken for that of a completed one: Sgd's momentum would be
+// dampened, as it is from the second step on.
 TEST(Optimizer, AFailedUpdateLeavesNoStateBehind) {
   std::vector<Tensor> params;
   for (int i = 0; i < 3; ++i) {
@@ -68,7 +68,7 @@ TEST(Optimizer, AFailedUpdateLeavesNoStateBehind) {
   EXPECT_THAT(names_of(optimizer.state()), testing::ElementsAre());
   EXPECT_EQ(offset(), before);
   EXPECT_EQ(optimizer.updates(), 0);
-  // The first group is done before the second one fails, and keeps what it has gathered.
+  // The first group is updated before the second one fails, and keeps its state.
   optimizer.failing_group = 1;
   EXPECT_THAT(message_of([&] { optimizer.step(); }), testing::HasSubstr("out of luck"));
   EXPECT_THAT(names_of(optimizer.state()), testing::ElementsAre("sum.0"));

@@ -1,4 +1,4 @@
-// Updates write the copies of weights that kernels keep in layouts of their own.
+// Tests that updates renew the copies of weights in kernels' own layouts.
 #include <functional>
 #include <memory>
 #include <utility>
@@ -23,8 +23,8 @@ namespace {
 
 using test::PackCount;
 
-// Convolutions, small enough for a test, of weights that are large enough for their copies for both
-// passes to be renewed, as far as oneDNN's kernels on this CPU want other layouts than the
+// Convolutions that are small enough for a test. Their weights are large enough for the copies of
+// both passes to be renewed, as far as oneDNN's kernels on this CPU need other layouts than the
 // weight's.
 struct PackedCase {
   Shape weight;
@@ -55,8 +55,8 @@ struct Results {
   Tensor y, grad_x;
 };
 
-// Both passes, as a region of that dtype runs them, or the forward pass alone in f32, of which no
-// copies for the backward pass are renewed. The stride keeps Winograd's method away.
+// Runs both passes in a region of that dtype, or in f32 only the forward pass, since f32 copies for
+// the backward pass are not renewed. The stride excludes Winograd's method.
 Results run_conv(const PackedCase& c, const Tensor& weight) {
   manual_seed(6);
   const Tensor x = randn({1, c.weight[1], 5, 4}).astype(c.dtype).set_requires_grad(true);
@@ -72,7 +72,7 @@ void expect_same(const Results& a, const Results& b) {
   EXPECT_TRUE(a.grad_x.to_vector<double>() == b.grad_x.to_vector<double>());
 }
 
-// Of 3x3 kernels.
+// For 3x3 kernels.
 int forms_of(const PackedCase& c) { return c.dtype == DType::kF32 ? 1 : 2; }
 
 int packs_of(const PackedCase& c, const Tensor& weight) {
@@ -110,7 +110,7 @@ class PackedCopies : public testing::Test {
   }
 };
 
-// Gives how many forms were packed before the first update.
+// Returns the number of forms that were packed before the first update.
 int expect_packed_by_updates(const PackedCase& c, const MakeOptimizer& make) {
   const Tensor weight = weight_of(c);
   const auto optimizer = make(weight);
@@ -139,7 +139,7 @@ TEST_F(PackedCopies, AreThoseOfTheNewNumbersAndNobodyPacks) {
   EXPECT_GE(packed_at_first, has_fast_bf16() ? 24 : 8) << "3x3 kernels are packed for each pass";
 }
 
-// One pass that reads two forms, of which each is read once: nothing stays behind.
+// One pass that reads two forms, each once: nothing is left over.
 TEST_F(PackedCopies, AreGivenBackWhenTheyHaveBeenRead) {
   const PackedCase c = packed_cases().back();
   const Tensor weight = weight_of(c);
@@ -164,7 +164,7 @@ TEST_F(PackedCopies, OfWeightsThatAreReadTwiceLastUntilTheNextUpdate) {
   }
 }
 
-// A second reading that nobody expected packs again, and keeps what it has packed.
+// A second, unexpected reading packs again, and keeps what it has packed.
 TEST_F(PackedCopies, MayBeReadMoreOftenThanBefore) {
   for (const PackedCase& c : packed_cases()) {
     SCOPED_TRACE(concat(c.weight, c.format, c.dtype));
@@ -201,7 +201,7 @@ TEST_F(PackedCopies, AreStaleOnceOthersChangeTheWeight) {
   }
 }
 
-// They would wait through the forward pass, at whose end memory is scarcest.
+// The copies would stay through the forward pass, at whose end memory is scarcest.
 TEST_F(PackedCopies, OfSmallWeightsAreNotRenewedForTheBackwardPass) {
   if (!has_fast_bf16()) GTEST_SKIP() << "needs a CPU that multiplies bf16";
   const PackedCase c{{64, 64, 3, 3}, Format::kChannelsLast, DType::kBf16};

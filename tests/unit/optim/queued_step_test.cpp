@@ -1,5 +1,5 @@
-// Steps that are queued apart from what the host does for them: the bits of those done at once, and
-// nothing at all behind a closed gate.
+// Tests steps that are queued separately from the host's work for them: they have the bits of
+// immediate steps, and do nothing when they are skipped.
 #include "mezzo/optim/queued_step.h"
 
 #include <functional>
@@ -19,8 +19,8 @@ namespace {
 
 using MakeOptimizer = std::function<std::unique_ptr<Optimizer>(const std::vector<Tensor>&)>;
 
-// Rules with everything that differs from step to step: a first step that takes in more, learning
-// rates, counts of steps, random numbers.
+// Update rules with everything that varies between steps: a first step with full momentum, learning
+// rates, step counts, random numbers.
 std::vector<MakeOptimizer> optimizers(ParamUpdate rule) {
   const LearningRate rates = std::vector<double>{0.1, 0.03, 0.01, 0.3, 0.02};
   return {[=](const std::vector<Tensor>& params) {
@@ -55,7 +55,7 @@ struct Trained {
 
 Tensor flag(std::int32_t value) { return full({1}, value, DType::kI32); }
 
-// The first step is skipped, too: it makes no state.
+// The first step is also skipped, and creates no state.
 void expect_bits_of_steps(const MakeOptimizer& make, DType dtype) {
   const Trained plain(make, dtype);
   const Trained trained(make, dtype);
@@ -110,7 +110,7 @@ void expect_bits_of_clipping(const MakeOptimizer& make, DType dtype, double max_
   }
 }
 
-// Unscaling, norm and clipping within the step, beside those of gradients in place.
+// Unscaling, norm and clipping within the step, compared with changing the gradients in place.
 TEST(QueuedStep, ClipsWithTheBitsOfClippingBefore) {
   for (const double max_norm : {0.1, 1e6}) {
     for (const MakeOptimizer& make : optimizers(ParamUpdate::kMaster)) {
@@ -121,7 +121,7 @@ TEST(QueuedStep, ClipsWithTheBitsOfClippingBefore) {
   }
 }
 
-// The gradients stay what they are, as they do with clip_grad_norm().
+// The gradients stay as they are, as with clip_grad_norm().
 TEST(QueuedStep, DoesNotClipToANormThatIsNotFinite) {
   const Tensor param = zeros({2}).set_requires_grad(true);
   Sgd sgd({param}, {.lr = 1});
@@ -150,7 +150,8 @@ TEST(QueuedStep, ReadsTheGradientsWhenItIsDone) {
   EXPECT_EQ(sgd.updates(), 1);
 }
 
-// A recording launches the same kernel again: nothing of it may be in the kernel's arguments.
+// A recording launches the same kernel again: nothing step-specific may be in the kernel's
+// arguments.
 TEST(QueuedStep, TheSameLaunchDoesAnotherStep) {
   const Tensor param = from_values({1.0F}, {1}).set_requires_grad(true);
   Sgd sgd({param}, {.lr = std::vector<double>{1, 0.5}, .momentum = 0.5});
@@ -251,7 +252,7 @@ TEST(QueuedStep, ThrowsWhatStepsThrow) {
   EXPECT_THAT(message_of([&] { queued.prepare(1); }), testing::HasSubstr("it must be f32"));
 }
 
-// What the check finds, with the factor applied to f32 numbers.
+// The result of the check, with the factor applied to f32 values.
 std::int32_t first_bad(QueuedCheck& check, std::span<const Tensor> tensors, float factor) {
   check.put(tensors, factor, kCpuDevice);
   const Tensor result = flag(flat::kNothingBad);
@@ -279,7 +280,7 @@ TEST(QueuedCheck, FindsTheFirstTensorThatIsNotFinite) {
   }
 }
 
-// 2^15 * 2 is infinite in f16, and the product is not kept in it.
+// 2^15 * 2 is infinite in f16, but the product is not stored in f16.
 TEST(QueuedCheck, ProductsAreF32) {
   for (const DType dtype : {DType::kF32, DType::kBf16, DType::kF16}) {
     const Tensor tensor = full({40}, 0x1p15, dtype);

@@ -1,4 +1,4 @@
-// Updates write the 16-bit copies of parameters that casts share.
+// Tests that updates write the 16-bit copies of parameters that casts share.
 #include <functional>
 #include <memory>
 #include <string_view>
@@ -16,7 +16,7 @@
 namespace mezzo::optim {
 namespace {
 
-// How often kernels cast while it exists.
+// Counts how many times kernels cast while it exists.
 class CastCount final : public KernelListener {
  public:
   int count = 0;
@@ -28,7 +28,7 @@ class CastCount final : public KernelListener {
   ListenToKernels listening_{*this};
 };
 
-// More than a piece of the update, and a part of a vector.
+// More than one piece of the update, and a partial vector.
 constexpr std::int64_t kCount = 2500;
 
 Tensor parameter_of(const std::vector<float>& values) {
@@ -43,12 +43,12 @@ std::vector<float> ramp(float first, float step) {
 
 void set_grad_of(const Tensor& param, float value) { param.set_grad(full(param.shape(), value)); }
 
-// The elements of the shared copy, asked for as a kernel does.
+// The elements of the shared copy, read as a kernel does.
 std::vector<float> read_copy(const Tensor& param, DType dtype) {
   return cast(cast(param, dtype).detach(), DType::kF32).to_vector<float>();
 }
 
-// What a cast of a tensor that is no parameter gives.
+// The result of casting a tensor that is not a parameter.
 std::vector<float> fresh_copy(const Tensor& param, DType dtype) {
   const Tensor same = empty(param.shape());
   copy_elements(param.detach(), same);
@@ -63,7 +63,7 @@ const MakeOptimizer kMakeAdam = [](const std::vector<Tensor>& params) {
   return std::make_unique<Adam>(params, AdamOptions{.lr = 0.1});
 };
 
-// The kernels that cast while the parameter's copy is asked for.
+// The number of kernel casts when the parameter's copy is requested.
 int casts_for(const Tensor& param, DType dtype) {
   const CastCount casts;
   cast(param, dtype).address();
@@ -114,7 +114,7 @@ TEST(RenewedCopy, WhatSomebodyHoldsStaysAsItWas) {
   EXPECT_TRUE(read_copy(param, DType::kBf16) == fresh_copy(param, DType::kBf16));
 }
 
-// Also if nobody has read it yet, whoever changes the parameter.
+// Even if nobody has read it yet, whoever changes the parameter.
 TEST(RenewedCopy, WhatSomebodyHoldsIsFilledBeforeTheParameterChanges) {
   const Tensor param = parameter_of(ramp(1, 0.01F));
   Sgd sgd({param}, {.lr = 1});
@@ -138,7 +138,7 @@ TEST(RenewedCopy, WhatSomebodyHoldsIsFilledBeforeTheParameterChanges) {
   }
 }
 
-// What a loss remembers of its history is none of that, though it outlives the update.
+// A loss's history does not hold the copy, though it outlives the update.
 TEST(RenewedCopy, ALossThatIsKeptHoldsNone) {
   const Tensor weight = full({64, 64}, 0.01).set_requires_grad(true);
   Sgd sgd({weight}, {.lr = 0.1});
@@ -177,7 +177,7 @@ TEST(RenewedCopy, ChangesByOthersMakeItStale) {
   EXPECT_TRUE(read_copy(param, DType::kBf16) == fresh_copy(param, DType::kBf16));
 }
 
-// A change of one parameter counts as a change of all that lie in the same block.
+// A change of one parameter counts as a change of all that share the block.
 TEST(RenewedCopy, ParametersMayShareABlock) {
   const Tensor block = from_values(ramp(-1, 0.001F), {kCount});
   const Tensor first = slice(block, 0, 0, 1000).detach().set_requires_grad(true);
@@ -193,7 +193,7 @@ TEST(RenewedCopy, ParametersMayShareABlock) {
   EXPECT_TRUE(read_copy(second, DType::kBf16) == fresh_copy(second, DType::kBf16));
 }
 
-// With one first element, too.
+// Even if both begin at the same element.
 TEST(RenewedCopy, OfAPartIsNotThatOfTheWhole) {
   const Tensor block = from_values(ramp(-1, 0.001F), {kCount});
   const Tensor part = slice(block, 0, 0, 1000).detach().set_requires_grad(true);

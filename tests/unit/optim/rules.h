@@ -1,4 +1,4 @@
-// Shared by the optimizer tests: parameters, gradients that differ from step to step, comparison
+// Shared by the optimizer tests: parameters, gradients that differ between steps, and comparison
 // with rules computed in double.
 #pragma once
 
@@ -26,7 +26,7 @@ inline Tensor parameter(const Shape& shape) {
   return x.set_requires_grad(true);
 }
 
-// The gradient that parameter `which` gets in step `step`.
+// The gradient of parameter `which` in step `step`.
 inline Tensor gradient(const Shape& shape, int step, int which = 0) {
   Tensor x = empty(shape);
   float* data = x.mutable_data<float>();
@@ -36,7 +36,7 @@ inline Tensor gradient(const Shape& shape, int step, int which = 0) {
   return x;
 }
 
-// Gradients of step `step` for all parameters but the third, which gets none.
+// Sets gradients of step `step` for all parameters but the third.
 inline void set_gradients(const std::vector<Tensor>& params, int step) {
   for (std::size_t i = 0; i < params.size(); ++i) {
     if (i == 2) continue;
@@ -44,7 +44,7 @@ inline void set_gradients(const std::vector<Tensor>& params, int step) {
   }
 }
 
-// All that steps of the optimizer may change.
+// Everything that steps of the optimizer may change.
 inline std::vector<Doubles> everything(const Optimizer& optimizer) {
   std::vector<Doubles> all;
   for (const Tensor& param : optimizer.params()) all.push_back(param.to_vector<double>());
@@ -68,8 +68,8 @@ inline void expect_values(const Tensor& got, const Doubles& want, double allowed
   }
 }
 
-// Runs `steps` steps of `optimizer` on `param`, whose gradients arrive divided by `inv_scale`, and
-// compares with `rules`: one per element, with `param` and step(gradient) in double.
+// Runs `steps` steps of `optimizer` on `param`, whose gradients are divided by `inv_scale` in
+// advance, and compares with `rules`: one per element, with `param` and step(gradient) in double.
 template <class Optimizer, class Rule>
 void expect_rules(Optimizer& optimizer, const Tensor& param, std::vector<Rule> rules, int steps,
                   double inv_scale) {

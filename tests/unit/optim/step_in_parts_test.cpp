@@ -1,4 +1,4 @@
-// Steps that are done for some of the parameters at a time.
+// Tests steps that are done for some of the parameters at a time.
 #include "mezzo/optim/step_in_parts.h"
 
 #include "mezzo/ops/cast.h"
@@ -9,7 +9,7 @@
 namespace mezzo::optim {
 namespace {
 
-// Two optimizers with groups, parameters of 32 and 16 bits, one of them without a gradient.
+// Two optimizers with groups, 32-bit and 16-bit parameters, one of them without a gradient.
 struct PartlyTrained {
   explicit PartlyTrained(ParamUpdate rule)
       : params{parameter({5, 7}), in_bf16({33}), parameter({3}), in_bf16({2, 9}), parameter({4})},

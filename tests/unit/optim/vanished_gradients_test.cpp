@@ -1,4 +1,4 @@
-// What becomes of an optimizer's state where no gradient comes any more, on every instruction set.
+// Tests an optimizer's state when gradients have become zero, on every instruction set.
 #include <cmath>
 #include <cstdint>
 #include <limits>
@@ -18,11 +18,11 @@ namespace {
 using testing::Each;
 
 constexpr float kLeast = std::numeric_limits<float>::min();
-constexpr std::int64_t kCount = 37;  // whole vectors and a part of one
+constexpr std::int64_t kCount = 37;  // whole vectors and a partial one
 
 class VanishedGradients : public test::OnEveryTarget {};
 
-// The momentum behind some steps without a gradient.
+// The momentum after some steps with zero gradients.
 std::vector<float> momentum_after(int steps, double momentum, bool nesterov) {
   const SgdTensors tensors{.param = ones({kCount}),
                            .grad = zeros({kCount}),
@@ -59,7 +59,7 @@ Moments moments_after(const AdamStep& step, double first, double second) {
 
 TEST_P(VanishedGradients, MomentsEndAtZero) {
   for (const double beta1 :
-       {0.25, 0.75}) {  // the moment goes towards the gradient, or away from it
+       {0.25, 0.75}) {  // the moment moves towards the gradient or away from it
     const AdamStep step{.beta1 = beta1, .beta2 = 0.5, .eps = 1e-8};
     const Moments before = moments_after(step, 4 * kLeast, 2 * kLeast);
     EXPECT_THAT(before.first, Each(static_cast<float>(4 * beta1) * kLeast));
@@ -70,7 +70,7 @@ TEST_P(VanishedGradients, MomentsEndAtZero) {
   }
 }
 
-// Where epsilon does not hide them, subnormal moments are what the step is made of.
+// Without an epsilon that hides them, subnormal moments determine the step.
 TEST_P(VanishedGradients, MomentsStayWithoutAnEpsilon) {
   const Moments moments = moments_after({.beta1 = 0.5, .beta2 = 0.5, .eps = 0}, kLeast, kLeast);
   EXPECT_THAT(moments.first, Each(kLeast / 2));

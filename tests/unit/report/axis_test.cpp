@@ -57,7 +57,7 @@ TEST(Axis, OneNumberLiesInTheMiddleAmongRoundOnes) {
   const Axis axis(AxisKind::kLinear, 80, 80, 0, 100);
   EXPECT_NEAR(axis.place(80), 50, 1e-9);
   EXPECT_THAT(texts_of(axis), ElementsAre("76", "78", "80", "82", "84"));
-  // Two that only rounding tells apart are one.
+  // Two ticks that only rounding distinguishes are one.
   EXPECT_THAT(texts_of(Axis(AxisKind::kLinear, 80, 80 + 1e-9, 0, 100)),
               ElementsAre("76", "78", "80", "82", "84"));
 }
@@ -67,7 +67,7 @@ TEST(Axis, SmallNumbersAreToldApart) {
               ElementsAre("1e-15", "1.5e-15", "2e-15", "2.5e-15", "3e-15"));
 }
 
-// Every tick has a place between 10 and 20, and there are not many.
+// Expects that every tick is between 10 and 20, and that there are not many.
 void expect_ticks_in_place(AxisKind kind, double low, double high) {
   const Axis axis(kind, low, high, 10, 20);
   const auto ticks = axis.ticks();

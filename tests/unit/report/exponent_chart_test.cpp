@@ -23,7 +23,7 @@ TEST(ExponentBars, OneBarPerBinadeInTheColourOfItsFate) {
   EXPECT_EQ(count_of_text(svg, "class=\"weak\""), 1U);
   EXPECT_EQ(count_of_text(svg, "class=\"lost\""), 1U);
   EXPECT_EQ(count_of_text(svg, "class=\"over\""), 1U);
-  EXPECT_THAT(svg, HasSubstr(">50.0 %<"));  // 3 of the 6 that are finite and not zero
+  EXPECT_THAT(svg, HasSubstr(">50.0 %<"));  // 3 of the 6 that are finite and non-zero
   EXPECT_THAT(svg, Not(HasSubstr("f16 at")));
 }
 
@@ -38,7 +38,7 @@ TEST(ExponentBars, AScaleIsDrawnIn) {
   const std::string svg = bars_to_svg(histogram_of("w", {1, 0x1p-20F}), {.shift = 13});
   expect_sound(svg);
   EXPECT_THAT(svg, HasSubstr("f16 at 2^13"));
-  EXPECT_EQ(count_of_text(svg, "class=\"limit scaled\""), 1U);  // 2^3; 2^-38 is off the drawing
+  EXPECT_EQ(count_of_text(svg, "class=\"limit scaled\""), 1U);  // 2^3; 2^-38 is not drawn
 }
 
 TEST(ExponentBars, ExtremesOfF32HaveAPlace) {
@@ -69,7 +69,7 @@ TEST(ExponentHeatMap, OneRowPerParameterWithItsNumbers) {
   EXPECT_THAT(svg, HasSubstr(">50.0 %<"));  // lost
   EXPECT_THAT(svg, HasSubstr(">75.0 %<"));  // zero
   EXPECT_THAT(svg, HasSubstr("at 2^10"));
-  EXPECT_THAT(svg, Not(HasSubstr("nan")));  // of a row without gradients
+  EXPECT_THAT(svg, Not(HasSubstr("nan")));  // from a row without gradients
   EXPECT_THAT(heat_map_to_svg({}, {}), HasSubstr("No gradients"));
 }
 
@@ -83,7 +83,7 @@ TEST(ExponentHeatMap, LongNamesKeepTheirEndsAndWholeCharacters) {
   EXPECT_THAT(svg, HasSubstr("<title>" + name + ".weight [1]</title>"));
 }
 
-// A row is as dark as its own gradients say, not as its neighbours'.
+// A row's shades depend only on its own gradients.
 TEST(ExponentHeatMap, ShadesAreByRow) {
   const std::vector<amp::GradientHistogram> histograms{histogram_of("a", {1}),
                                                        histogram_of("b", {2, 2, 2, 2})};

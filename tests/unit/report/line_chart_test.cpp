@@ -51,7 +51,7 @@ TEST(LineChart, ALegendTooLongForALineGoesOnBelow) {
   EXPECT_THAT(to_svg(chart), HasSubstr("viewBox=\"0 0 760 260\""));
 }
 
-// In as many colours as can be told apart.
+// As many colours as can be distinguished.
 TEST(LineChart, MoreSeriesThanColoursAreDashed) {
   LineChart chart{.label = "loss", .x_label = "step", .series = std::vector<Series>(13, line(3))};
   const std::string svg = to_svg(chart);
@@ -96,14 +96,14 @@ TEST(LineChart, LongSeriesAreAveragedBeforeABand) {
   EXPECT_THAT(to_svg({.series = {line(300)}}), Not(HasSubstr("class=\"band")));
 }
 
-// Of the points that share a place, those that have a number make the mean.
+// Points that share a position are averaged over those that are finite.
 TEST(LineChart, OneOfManyThatIsNotFiniteLeavesNoGap) {
   Series series = line(100'000);
   series.points[5'000].y = kNan;
   EXPECT_EQ(count_of_text(to_svg({.series = {series}}), "class=\"line"), 1U);
 }
 
-// Such as a loss of 0, which has no logarithm.
+// For example a loss of 0, which has no logarithm.
 TEST(LineChart, ABandThatEndsAtZeroHasAPlaceOnALogarithmicAxis) {
   Series series = line(100'000);
   for (std::size_t i = 0; i < series.points.size(); i += 10) series.points[i].y = 0;

@@ -1,4 +1,4 @@
-// A checker of markup: every tag is closed in order, every text is escaped, no number is missing.
+// A checker of markup: every tag is closed in order, all text is escaped, no number is missing.
 #pragma once
 
 #include <cctype>
@@ -10,7 +10,7 @@
 
 namespace mezzo::report {
 
-// What is wrong with the first fault of a page or a drawing; empty if there is none.
+// The first fault of a page or a drawing; empty if there is none.
 inline std::string markup_fault(std::string_view text) {
   std::vector<std::string> open;
   std::size_t at = 0;
@@ -40,11 +40,11 @@ inline std::string markup_fault(std::string_view text) {
   return open.empty() ? "" : "<" + open.back() + "> is not closed";
 }
 
-// True if a place within a drawing is no number.
+// True if a coordinate in a drawing is not a number.
 inline bool has_bad_coordinates(std::string_view svg) {
   for (const char* bad : {"nan", "inf"}) {
     for (std::size_t at = svg.find(bad); at != std::string_view::npos; at = svg.find(bad, at + 1)) {
-      // Within an attribute: as a text a value may well be called nan.
+      // Only within an attribute, since a text may legitimately be nan.
       const std::size_t tag = svg.find_last_of("<>", at);
       if (tag != std::string_view::npos && svg[tag] == '<') return true;
     }

@@ -19,7 +19,7 @@ namespace fs = std::filesystem;
 using testing::HasSubstr;
 using testing::Not;
 
-// Everything a page can hold.
+// A run with everything that a page can show.
 RunData full_run() {
   RunData run = example_run(60, 65536);
   run.configuration = {{"model", "lenet5"}, {"data", "<mnist>:\"x\" & 'y'"}};
@@ -112,7 +112,7 @@ TEST(Page, OneEpochIsNoCurve) {
   run.epochs.push_back(run.epochs.front());
   EXPECT_EQ(
       count_of_text(to_html({.title = "t", .runs = {run, example_run(3)}}), "Test accuracy, in"),
-      2U);  // of both, and of the first
+      2U);  // of both runs, and of the first
 }
 
 TEST(Page, ComparesSeveralRuns) {
@@ -127,7 +127,7 @@ TEST(Page, ComparesSeveralRuns) {
   EXPECT_THAT(html, HasSubstr("<td>50.0 % in 2 of 60 steps</td>"));
 }
 
-// The chart of a number that stays would show a line, and say less than the number.
+// The chart of a constant would show a line and say less than the number.
 TEST(Page, ANumberThatNeverChangesIsALineOfText) {
   RunData run = example_run(20, 1024);
   const std::string constant = to_html({.title = "t", .runs = {run}});
@@ -144,7 +144,7 @@ TEST(Page, ANumberThatNeverChangesIsALineOfText) {
   EXPECT_THAT(to_html({.title = "t", .runs = {run}}), HasSubstr("<p>0.1.</p>"));
 }
 
-// A part of the gradients is no more than what was counted, wherever it stands.
+// A share of the gradients refers to what was counted, wherever it is shown.
 TEST(Page, SaysBesideAPartInWhichStepsItWasCounted) {
   const std::string html = to_html({.title = "t", .runs = {example_run(60), full_run()}});
   EXPECT_THAT(html, HasSubstr("<td>50.0 % in 2 of 60 steps</td>"));
@@ -152,7 +152,7 @@ TEST(Page, SaysBesideAPartInWhichStepsItWasCounted) {
   EXPECT_THAT(html, HasSubstr("as counted in 2 of 60 steps.</p>"));
 }
 
-// Whose steps they were, one chart of all runs could not say.
+// A chart of all runs could not show whose steps were skipped.
 TEST(Page, MarksSkippedStepsInChartsOfTheirRunAlone) {
   RunData run = example_run(20, 4);
   run.steps[7].skipped = true;

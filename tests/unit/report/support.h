@@ -20,7 +20,7 @@ inline amp::GradientHistogram histogram_of(std::string name, const std::vector<f
           .passes = 1};
 }
 
-// A run of so many steps without histograms, at a fixed scale.
+// A run of that many steps without histograms, with a fixed scale.
 inline RunData example_run(std::int64_t steps, double scale = 1) {
   RunData run{.name = "lenet5 O2", .is_scaled = scale != 1};
   for (std::int64_t step = 1; step <= steps; ++step) {

@@ -48,7 +48,7 @@ TEST(ReportText, PowersOfTwoAndCounts) {
   EXPECT_EQ(count_of(0, "step"), "0 steps");
 }
 
-// The examples of RFC 4648, section 10, and bytes for the last two digits.
+// The examples of RFC 4648, section 10, and bytes that give the last two digits.
 TEST(Text, Base64) {
   const auto of = [](std::string_view text) {
     return base64(std::as_bytes(std::span(text.data(), text.size())));

@@ -42,7 +42,7 @@ TEST(Verdict, SaysWhatF16LosesAndWhichScaleLosesNothing) {
   run.gradients = {histogram_of("conv.weight", {0x1p-28F, 0x1p-3F, 0x1p-4F, 0x1p-5F}),
                    histogram_of("fc.weight", {0x1p-6F, 0x1p-7F, 0x1p-8F, 0x1p-9F, 0, 0})};
   run.counted_steps = 1;
-  // The largest is 2^-3; with room for 4 times as much, 2^16 still fits.
+  // The largest is 2^-3; with a margin for values 4 times as large, 2^16 still fits.
   EXPECT_EQ(shown_shift(run), 16);
   const auto sentences = verdict(run);
   EXPECT_THAT(sentences, Contains("Exactly zero: 20.0 % of the parameter gradients; what follows "
@@ -71,7 +71,7 @@ TEST(Verdict, TheScaleOfTheRunIsShownIfItHadOne) {
   run.dtype = DType::kF16;
   run.gradients = {histogram_of("w", {0x1p-28F, 0x1p-3F})};
   EXPECT_EQ(shown_shift(run), 10);
-  run.steps.front().scale = 65536;  // that of the end counts
+  run.steps.front().scale = 65536;  // the scale at the end counts
   EXPECT_EQ(shown_shift(run), 10);
   const auto sentences = verdict(run);
   EXPECT_THAT(sentences, Contains(HasSubstr("With the scale 2¹⁰")));
@@ -81,7 +81,7 @@ TEST(Verdict, TheScaleOfTheRunIsShownIfItHadOne) {
   EXPECT_THAT(verdict(run), Not(Contains(HasSubstr("what it lost itself"))));
 }
 
-// What scaling was good for, from nothing to everything, in a run of each kind.
+// The effect of scaling, from none to essential, in a run of each kind.
 TEST(Verdict, SaysWhetherTheLossHadToBeScaled) {
   std::vector<float> many(999, 1);
   many.push_back(0x1p-28F);

@@ -1,4 +1,4 @@
-// Small trainings that are to be refused before their first step.
+// Small trainings that should be refused before their first step.
 #pragma once
 
 #include <cstdint>
@@ -16,7 +16,7 @@
 
 namespace mezzo::train {
 
-// Examples of two numbers in three classes.
+// Examples of two values in three classes.
 inline data::TensorBatches rows_in_classes(std::int64_t count,
                                            data::TensorBatchesOptions options = {}) {
   Generator generator(4);
@@ -25,14 +25,14 @@ inline data::TensorBatches rows_in_classes(std::int64_t count,
   return {randn({count, 2}, generator), from_values(labels, {count}), options};
 }
 
-// A training that counts its steps, of batches of 16.
+// A training that counts its steps, in batches of 16.
 struct CheckedFit {
   explicit CheckedFit(nn::Module& of, const amp::TrainStepOptions& step = {}, bool graph = false)
       : net(of),
         sgd(net.parameters(), {.lr = 0.1}),
         model(net, nn::CrossEntropyLoss(), sgd, {.amp = {.step = step}, .graph = graph}) {}
 
-  // The message, and no step done.
+  // The message of the refusal; expects that no step was done.
   std::string refusal(data::BatchSource& loader, FitOptions options = {}, std::int64_t epochs = 2) {
     options.callbacks.push_back(&count);
     const std::string message = message_of<Error>([&] { model.fit(epochs, loader, options); });

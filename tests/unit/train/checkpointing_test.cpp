@@ -1,4 +1,4 @@
-// restore(): all of a checkpoint or nothing.
+// Tests that restore() restores all of a checkpoint or nothing.
 #include "mezzo/train/checkpointing.h"
 
 #include <functional>
@@ -59,7 +59,7 @@ class Training {
   }
 
   TrainingState state() { return {*step, loader}; }
-  // As it comes from a file: with tensors of its own.
+  // A checkpoint as it is read from a file: with tensors of its own.
   io::Checkpoint saved() {
     return io::read_checkpoint(io::write_checkpoint(folder.path(), capture(state(), 0)));
   }
@@ -124,7 +124,7 @@ TEST(Restore, RefusesTheCheckpointOfAnotherOptimizer) {
               HasSubstr("is of Adam with 6 parameters, here is Adam with 5"));
 }
 
-// In which a position would mean another batch.
+// With another order, a position would mean another batch.
 TEST(Restore, RefusesAnotherOrderOfBatches) {
   Training training(adam());
   const io::Checkpoint checkpoint = training.saved();
@@ -169,7 +169,7 @@ TEST(Restore, RefusesAnotherSampler) {
   EXPECT_THAT(error_of(nullptr, checkpoint), HasSubstr("now it is none. Make the same loader"));
   const auto by_length = data::length_buckets(std::vector<std::int64_t>(32, 1));
   EXPECT_THAT(error_of(by_length, checkpoint), HasSubstr("now it is length buckets (pools of 50"));
-  // A checkpoint of before there were samplers.
+  // A checkpoint from before samplers existed.
   io::Checkpoint earlier = training.saved();
   EXPECT_EQ(earlier.values.at("loader").erase("sampler"), 1U);
   restore(training.state(), earlier);
@@ -206,7 +206,7 @@ struct Damage {
   std::function<void(io::Checkpoint&)> apply;
 };
 
-// What makes a checkpoint not fit, each noticed in another place.
+// Ways in which a checkpoint does not match, each found in a different place.
 std::vector<Damage> damages() {
   const auto tensors = [](io::Checkpoint& c, std::size_t group) -> std::vector<NamedTensor>& {
     return c.groups.at(group).tensors;

@@ -21,7 +21,7 @@ constexpr std::int64_t kLargest = std::numeric_limits<std::int64_t>::max();
 
 TEST(CheckOptions, TheUsualOnesPass) { EXPECT_NO_THROW(check_options({})); }
 
-// Each of these once went through, to give rates that are no numbers, or counts that overflow.
+// Each of these was once accepted, and gave rates that are not finite, or counts that overflow.
 TEST(CheckOptions, WhatIsNoNumberInF32IsRefused) {
   struct Field {
     double& (*value)(RunOptions&);
@@ -84,14 +84,14 @@ TEST(CheckOptions, EachIsWithinItsBounds) {
   }
 }
 
-// Goes on with a run that was begun by other options.
+// Resumes a run that was begun with other options.
 void resumes(const RunOptions& before, const RunOptions& now) {
   io::Checkpoint checkpoint;
   add_configuration(checkpoint, configuration_of(before));
   check_configuration(checkpoint, configuration_of(now));
 }
 
-// As checkpoints were before there was one.
+// The checkpoint is from before the option existed.
 TEST(CheckConfiguration, WithoutSynchronizedNormsThereWereNone) {
   io::Checkpoint checkpoint;
   Configuration begun = configuration_of({});
@@ -106,7 +106,7 @@ TEST(CheckConfiguration, WithoutSynchronizedNormsThereWereNone) {
   });
 }
 
-// As checkpoints were before batches could be mixed.
+// The checkpoint is from before batches could be mixed.
 TEST(CheckConfiguration, WithoutAWordOnMixingNothingWasMixed) {
   io::Checkpoint checkpoint;
   Configuration begun = configuration_of({});
@@ -192,7 +192,7 @@ TEST(CheckConfiguration, OneThingMayBeSaidInSeveralWays) {
   EXPECT_EQ(options.image_size, 0);
 }
 
-// Those of one optimizer are not compared with those of another, which does not read them.
+// The settings of one optimizer are not compared with those of another, which does not read them.
 TEST(CheckConfiguration, AdamsSettingsAreCompared) {
   const RunOptions begun{.optimizer = usual_options(OptimizerKind::kAdamW)};
   using Change = void (*)(RunOptions&);
@@ -214,7 +214,7 @@ TEST(CheckConfiguration, AdamsSettingsAreCompared) {
   EXPECT_NO_THROW(resumes(begun, unread));
 }
 
-// As checkpoints were before there were any of these.
+// The checkpoint is from before any of these options existed.
 TEST(CheckConfiguration, EarlierVersionsHadPlainSgd) {
   io::Checkpoint checkpoint;
   Configuration begun = configuration_of({});
@@ -257,7 +257,7 @@ for (const auto& [name, names] : fields) {
   EXPECT_NO_THROW(resumes(begun, reversed)) << name;
   EXPECT_NO_THROW(resumes(reversed, begun)) << name;
   EXPECT_THROW(resumes(begun, other), ArgumentError) << name;
-  // As earlier versions wrote it.
+  // In the format of earlier versions.
   Configuration earlier = configuration_of(begun);
   earlier[name] = "b,a,";
   io::Checkpoint checkpoint;
@@ -266,7 +266,7 @@ for (const auto& [name, names] : fields) {
 }
 }
 
-// Whether it is given now or was given before.
+// Whether the option is given now or was given before.
 TEST(CheckConfiguration, OtherPrecisionIsRefusedBothWays) {
   const RunOptions plain{.policy = {.level = amp::Level::kAuto}};
   RunOptions kept = plain;
@@ -310,7 +310,8 @@ TEST(ScheduleOf, HasTheNumbersOfTheOptions) {
   EXPECT_EQ(schedule.warmup_steps, 4) << "3.5, rounded";
 }
 
-// The command's `steps` climbs where a warm-up is asked for, and is the course's formula else.
+// The command's `steps` schedule climbs if a warm-up is requested, and is the course's formula
+// otherwise.
 TEST(ScheduleOf, StepsClimbWhereTheRunHasAWarmUp) {
   RunOptions options{.optimizer = {.lr = 1},
                      .schedule = {.kind = ScheduleKind::kSteps, .warmup_epochs = 2}};

@@ -1,4 +1,4 @@
-// Evaluations with losses that do not count every label: what batches the set comes in makes no
+// Tests evaluations with losses that do not count every label: the division into batches makes no
 // difference.
 #include <cmath>
 #include <memory>
@@ -79,7 +79,7 @@ TEST(CountedEvaluation, DoesNotDependOnItsBatches) {
   expect_same_in_all_batches(nn::CrossEntropyLoss(weighted), "class weights");
   weighted.label_smoothing = 0.2;
   expect_same_in_all_batches(nn::CrossEntropyLoss(weighted), "smoothing");
-  // Alone, an example of the class that weighs nothing has a loss that is divided by 0.
+  // By itself, an example of the class with weight 0 has a loss that is divided by 0.
   weighted.class_weights = from_values<float>({0, 5, 20}, {3});
   expect_same_in_all_batches(nn::CrossEntropyLoss(weighted), "a class that weighs nothing");
   weighted.reduction = Reduction::kSum;
@@ -94,7 +94,7 @@ TEST(CountedEvaluation, DoesNotDependOnItsBatches) {
   expect_same_in_all_batches(amp::CountedLoss(sum, count), "a count of one's own");
 }
 
-// A function cannot say that it ignores labels. Of those it gets all.
+// A function cannot declare that it ignores labels, so it gets all of them.
 TEST(CountedEvaluation, APlainFunctionIsAMeanOverExamples) {
   const auto plain = [](const Tensor& output, const Tensor& labels) {
     return mse_loss(output, labels);
@@ -116,7 +116,7 @@ TEST(CountedEvaluation, TheBestCheckpointIsKept) {
   EXPECT_TRUE(keep.best().has_value());
 }
 
-// Both metrics are there by default.
+// Both metrics exist by default.
 TEST(CountedEvaluation, TheAccuracyLeavesOutWhatTheLossIgnores) {
   CountedModel counted(nn::CrossEntropyLoss(kIgnoring), {.metrics = {"loss", "acc", "top3"}});
   data::TensorBatches batches = CountedSet().in_batches_of(2);
@@ -126,7 +126,7 @@ TEST(CountedEvaluation, TheAccuracyLeavesOutWhatTheLossIgnores) {
   TopK accuracy(1, -100);
   accuracy.update(logits, CountedSet().labels, {});
   EXPECT_EQ(metrics.at("accuracy"), accuracy.value());
-  // It may be a class, as one for background is.
+  // The ignored label may be a class, such as that of the background.
   CountedModel background(nn::CrossEntropyLoss({.ignore_index = 0}));
   data::TensorBatches zeros_and_ones(CountedSet().inputs,
                                      from_values<std::int64_t>({0, 0, 1, 0, 0, 0, 0}, {kExamples}),
@@ -158,7 +158,7 @@ TEST(CountedEvaluation, ASetOfWhichNothingCountsIsAnError) {
   }
 }
 
-// Found by reading on, and only then.
+// Found by reading further batches, and only then.
 TEST(CountedEvaluation, ASetOfWhichNothingCountsIsRefusedBeforeTheFirstStep) {
   const std::int64_t ignored = -100;
   for (const std::int64_t counted_at : {-1, 0, 4, 6}) {

@@ -1,4 +1,4 @@
-// EarlyStopping: when it ends a training, and which weights are left.
+// Tests EarlyStopping: when it ends a training, and which weights remain.
 #include "mezzo/train/early_stopping.h"
 
 #include <cmath>
@@ -52,10 +52,10 @@ TEST(EarlyStopping, WaitsForItsPatience) {
            StoppingCase{{5, 4, 4, 3, 3, 3}, true, {.patience = 2}, 6, 4, true},
            StoppingCase{{1, 2, 2, 2, 9}, false, {.patience = 2}, 4, 2, true},
            StoppingCase{{1, 2, 3, 4, 5}, false, {.patience = 1}, 5, 5, false},
-           // Better by exactly min_delta is not better.
+           // An improvement of exactly min_delta is not enough.
            StoppingCase{{5, 4.5, 4, 9}, true, {.patience = 2, .min_delta = 1}, 3, 1, true},
            StoppingCase{{5, 4.5, 3.5, 9}, true, {.patience = 2, .min_delta = 1}, 4, 3, false},
-           // The direction of the metric can be overruled.
+           // The direction of the metric can be overridden.
            StoppingCase{{1, 2, 3, 4}, false, {.patience = 2, .prefers_low = true}, 3, 1, true},
            StoppingCase{{nan, nan, 1, nan, nan}, true, {.patience = 3}, 5, 3, false},
            StoppingCase{{nan, nan, nan, 1}, true, {.patience = 3}, 3, 0, true},
@@ -70,7 +70,7 @@ TEST(EarlyStopping, WaitsForItsPatience) {
   }
 }
 
-// What FitOptions::steps cuts short is evaluated, and the run that goes on evaluates it again.
+// An epoch cut short by FitOptions::steps is evaluated, and the resumed run evaluates it again.
 TEST(EarlyStopping, AnEpochThatIsCutShortDoesNotCount) {
   Small small({1, 2, 2});
   EarlyStopping stopping({.monitor = "score", .patience = 1});
@@ -80,7 +80,7 @@ TEST(EarlyStopping, AnEpochThatIsCutShortDoesNotCount) {
   EXPECT_EQ(stopping.best(), 1);
 }
 
-// Whether it ends early or not; the last checkpoint still is that of the last step.
+// Whether the training ends early or not; the last checkpoint is still that of the last step.
 TEST(EarlyStopping, RestoresTheBestWeightsBehindTheLastCheckpoint) {
   for (const std::vector<double>& scores : {std::vector<double>{1, 3, 2, 2}, {1, 3, 2}}) {
     const TempFolder folder;
@@ -99,7 +99,7 @@ TEST(EarlyStopping, RestoresTheBestWeightsBehindTheLastCheckpoint) {
   }
 }
 
-// In whichever order the callbacks are.
+// For any order of the callbacks.
 TEST(EarlyStopping, RestoresTheAveragesIfThoseAreEvaluated) {
   for (const bool average_first : {true, false}) {
     Small small({3, 1});
@@ -133,7 +133,7 @@ TEST(EarlyStopping, ATrainingThatWasOverEndsAtOnceAndAnotherBeginsAnew) {
   const FitResult result = fit(second, resumed, folder.path());
   EXPECT_EQ(result.steps, 6);
   EXPECT_TRUE(result.stopped);
-  // More patience goes on.
+  // With more patience the training continues.
   Small third({3, 3});
   EarlyStopping patient({.monitor = "score", .patience = 3});
   EXPECT_EQ(fit(third, patient, folder.path()).epochs, 5);

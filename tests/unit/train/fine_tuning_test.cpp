@@ -1,4 +1,4 @@
-// Runs that begin with other weights, train a part of a network, or update it otherwise.
+// Tests runs that begin with other weights, train a part of a network, or use other optimizers.
 #include "mezzo/train/fine_tuning.h"
 
 #include <algorithm>
@@ -59,7 +59,7 @@ RunOptions small_run(const std::string& model = "lenet5") {
   return {.model = model, .steps = 4, .batch_size = 16, .optimizer = {.lr = 0.05}};
 }
 
-// All that this file is about at once.
+// A run with everything that this file is about.
 RunOptions fine_tuning_run(OptimizerKind kind, bool graph) {
   RunOptions options = small_run("resnet20");
   options.batch_size = 8;
@@ -92,7 +92,7 @@ TEST(FineTuningRun, FrozenPartsStayBitForBitAndTheRestMoves) {
   }
 }
 
-// With clipping the update is one piece, without it is spread over the backward pass.
+// With clipping the update is one piece; without it, it is spread over the backward pass.
 TEST(FineTuningRun, GraphModeHasTheBitsOfEagerMode) {
   const DataPair data = few_digits();
   for (const OptimizerKind kind : kAllKinds) {
@@ -120,7 +120,7 @@ TEST(FineTuningRun, InTwoPartsItIsTheUnbrokenRun) {
     for (const bool graph : {false, true}) {
       const data::TempFolder folder;
       RunOptions options = fine_tuning_run(kind, graph);
-      options.schedule.kind = ScheduleKind::kConstant;  // does not depend on the run's length
+      options.schedule.kind = ScheduleKind::kConstant;  // independent of the run's length
       const State whole = train_on(options, data).state;
       options.checkpoints = {.folder = folder.path("run"), .resume = true};
       options.steps = 3;
@@ -134,7 +134,7 @@ TEST(FineTuningRun, InTwoPartsItIsTheUnbrokenRun) {
   }
 }
 
-// A group at the rate of the run changes no bit, one at twice that moves twice as far.
+// A group with the rate of the run changes no bit; one with twice the rate moves twice as far.
 TEST(FineTuningRun, ARateOfItsOwnIsWhatAGroupIsTrainedWith) {
   const DataPair data = few_digits();
   RunOptions options = small_run();
@@ -144,7 +144,7 @@ TEST(FineTuningRun, ARateOfItsOwnIsWhatAGroupIsTrainedWith) {
   const State plain = train_on(options, data).state;
   options.optimizer.lr_of = {{"fc*", options.optimizer.lr}};
   EXPECT_EQ(train_on(options, data).state, plain);
-  // A power of two, which rounds nothing; what is begun with is 0.
+  // A power of two, which causes no rounding, from initial values of 0.
   options.optimizer.lr_of = {{"fc3", 2 * options.optimizer.lr}};
   options.fine_tuning.freeze = {};
   const State faster = train_on(options, data).state;
@@ -155,7 +155,7 @@ TEST(FineTuningRun, ARateOfItsOwnIsWhatAGroupIsTrainedWith) {
   for (std::size_t i = 0; i < before.size(); ++i) {
     const float once = plain.at("fc3.weight")[i] - before[i];
     const float twice = faster.at("fc3.weight")[i] - before[i];
-    // Each weight was rounded once, at its own size.
+    // Each weight was rounded once, at its own magnitude.
     const float rounding = std::numeric_limits<float>::epsilon() * (farthest + std::abs(twice));
     EXPECT_NEAR(twice, 2 * once, 2 * rounding) << i;
   }
@@ -209,7 +209,7 @@ TEST(FineTuningRun, ANewHeadIsNewAndTheRestIsLoaded) {
               HasSubstr("nothing that fits"));
 }
 
-// The loss of a step is the weighted mean, as PyTorch has it, and so is that of the evaluation.
+// The loss of a step is the weighted mean, as in PyTorch, and so is that of the evaluation.
 TEST(FineTuningRun, ClassWeightsCountInTrainingAndEvaluation) {
   const DataPair data = few_digits();
   RunOptions options = small_run();
@@ -253,14 +253,14 @@ TEST(SetClassWeights, BalancedOnesAreThoseOfTheData) {
   EXPECT_FALSE(class_weights_of(none, kCpuDevice).defined());
 }
 
-// What is frozen keeps the values that it begins with.
+// Frozen parameters keep their initial values.
 TEST(FineTuningRun, FreezesNothingAtRandomValues) {
   const data::TempFolder folder;
   const DataPair data = few_digits();
   RunOptions options = small_run();
   std::vector<NamedTensor> state = make_model(options, data.train->image_shape(), 10)->state();
   for (NamedTensor& entry : state) {
-    if (entry.name == "conv1.weight") entry.tensor = ones({6, 3, 5, 5});  // of colour images
+    if (entry.name == "conv1.weight") entry.tensor = ones({6, 3, 5, 5});  // for colour images
   }
   const std::string file = folder.path("w.safetensors");
   io::write_safetensors(file, state);

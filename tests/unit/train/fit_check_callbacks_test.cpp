@@ -1,4 +1,4 @@
-// What callbacks, ModelCheckpoint among them, find before the first step of fit().
+// Tests what callbacks, including ModelCheckpoint, find before the first step of fit().
 #include <filesystem>
 #include <optional>
 #include <string>
@@ -16,7 +16,7 @@ namespace {
 using data::TempFolder;
 using testing::HasSubstr;
 
-// What a callback finds comes before any of them has begun.
+// What a callback finds is reported before any of them has begun.
 TEST(FitCheck, ACallbackThatCannotWork) {
   nn::Linear net(2, 3);
   CheckedFit training(net);
@@ -36,7 +36,7 @@ TEST(FitCheck, ACallbackThatCannotWork) {
   EXPECT_EQ(seen.steps_per_epoch, 2);
 }
 
-// Refused for whatever reason, a training leaves no folder behind.
+// A refused training leaves no folder behind, whatever the reason.
 TEST(FitCheck, NoFolderIsMadeForWhatIsRefused) {
   const TempFolder folder;
   const std::string path = folder.path("new/run");
@@ -86,7 +86,7 @@ TEST(FitCheck, ACallbackWhoseStateNoCheckpointHolds) {
               HasSubstr("[checkpoint]"));
 }
 
-// An average of parameters, which is there once a training has begun.
+// An average of parameters, which exists once a training has begun.
 class Average final : public Callback {
  public:
   void on_train_begin(FitState& state) override {
@@ -131,7 +131,7 @@ TEST(FitCheck, WhatACallbackFindsAfterAllHaveBegun) {
               HasSubstr("[first] cannot work"));
 }
 
-// Also in a training that goes on; one that is done has nothing to try.
+// Includes a resumed training; a finished one has nothing to check.
 TEST(FitCheck, ATrainingThatGoesOn) {
   const TempFolder folder;
   const auto fit = [&](std::int64_t epochs, data::BatchSource* validation, std::int64_t& steps) {

@@ -1,4 +1,4 @@
-// What fit() finds before the first step instead of after the first epoch.
+// Tests what fit() finds before the first step instead of after the first epoch.
 #include <cstdint>
 #include <memory>
 #include <string>
@@ -34,7 +34,7 @@ TEST(FitCheck, ALastBatchOfFewerExamplesThanMicroBatches) {
   }
 }
 
-// Nothing that trained before is refused.
+// Nothing that could be trained is refused.
 TEST(FitCheck, TakesWhatCanBeTrained) {
   const auto steps = [](std::int64_t count, data::TensorBatchesOptions batches,
                         FitOptions options) {
@@ -46,18 +46,18 @@ TEST(FitCheck, TakesWhatCanBeTrained) {
   };
   EXPECT_EQ(steps(68, {}, {}), 10);
   EXPECT_EQ(steps(65, {.drop_remainder = true}, {}), 8);
-  EXPECT_EQ(steps(65, {}, {.steps = 4}), 4);  // which do not come to the last batch
+  EXPECT_EQ(steps(65, {}, {.steps = 4}), 4);  // which do not reach the last batch
   nn::Linear net(2, 3);
   CheckedFit training(net, {.micro_batches = 4});
   data::TensorBatches loader = rows_in_classes(65, {.batch_size = 16});
   EXPECT_THAT(training.refusal(loader, {.steps = 5}), HasSubstr("has 1 example, and"));
   loader.seek({.epoch = 0, .step = 3});
   EXPECT_THAT(training.refusal(loader, {.steps = 2}), HasSubstr("has 1 example, and"));
-  loader.seek({.epoch = 0, .step = 5});  // behind it
+  loader.seek({.epoch = 0, .step = 5});  // past it
   EXPECT_EQ(training.model.fit(2, loader, {.steps = 4}).steps, 4);
 }
 
-// Batches of what fit() would leave unused, or would miss, in training and in validation.
+// Batches with tensors that fit() would ignore or lack, in training and in validation.
 TEST(FitCheck, BatchesOfOtherThanTwoTensors) {
   const Tensor inputs = ones({64, 2});
   const Tensor labels = zeros({64}, DType::kI64);
@@ -108,7 +108,7 @@ TEST(FitCheck, ALastBatchOfOneValuePerChannel) {
   for (const bool images : {false, true}) {
     for (const bool in_inference : {false, true}) {
       NormedNet net(images);
-      net.train(!in_inference);  // fit() trains all of it then
+      net.train(!in_inference);  // fit() then trains all of it
       CheckedFit training(net);
       data::TensorBatches loader = rows_in_classes(33, {.batch_size = 16});
       EXPECT_THAT(
@@ -139,7 +139,7 @@ TEST(FitCheck, AFrozenNormTakesOneExample) {
   EXPECT_TRUE(net.find("norm1")->forward_hooks().empty());
 }
 
-// Of a training, the callback decides what is trained.
+// In a training, the callback decides what is trained.
 TEST(FitCheck, ANormThatACallbackFreezesTakesOneExample) {
   for (const bool at_train_begin : {true, false}) {
     NormedNet net(false);
@@ -172,7 +172,7 @@ TEST(FitCheck, MicroBatchesOfOneValuePerChannel) {
   EXPECT_EQ(training.model.fit(1, loader).steps, 4);
 }
 
-// What is frozen stays so, also in a network that was all in inference mode.
+// Frozen norms stay frozen, even in a network that was completely in inference mode.
 TEST(FitCheck, FrozenNormsStayWhenAllIsPutIntoTraining) {
   for (const bool is_frozen : {true, false}) {
     NormedNet net(false);
@@ -189,7 +189,7 @@ TEST(FitCheck, FrozenNormsStayWhenAllIsPutIntoTraining) {
   }
 }
 
-// Of a network that knows its batch size.
+// A network that requires its batch size.
 class FixedSizeNet final : public nn::Module {
  public:
   FixedSizeNet() { add("fc", fc_); }
@@ -249,7 +249,7 @@ TEST(FitCheck, LabelsOfTheValidationThatAreNoClasses) {
               HasSubstr("the validation has no batch for shard 1 of 2"));
 }
 
-// Everything that a trial might touch, as it is when the first callback is told of the training.
+// Everything that a trial might change, when the first callback is told of the training.
 struct TouchedState {
   std::vector<std::vector<double>> numbers;
   RandomPosition random;
@@ -296,7 +296,7 @@ TEST(FitCheck, ChangesNothing) {
   EXPECT_TRUE(seen == before);
 }
 
-// The bits of a training do not depend on what was tried before it.
+// The bits of a training do not depend on the trials before it.
 TEST(FitCheck, GivesTheSameTraining) {
   const auto train = [](std::int64_t tries) {
     manual_seed(8);
@@ -320,7 +320,7 @@ TEST(FitCheck, GivesTheSameTraining) {
   EXPECT_EQ(train(0), train(2));
 }
 
-// A metric of the user's own is the one that is tried, and begins anew.
+// A user's metric is itself tried, and begins anew.
 class CountedRows final : public Metric {
  public:
   explicit CountedRows(std::int64_t most) : most_(most) {}

@@ -1,4 +1,5 @@
-// What the trials before the first step of fit() must leave alone, and what they must not refuse.
+// Tests what the trials before the first step of fit() must not change, and what they must not
+// refuse.
 #include <span>
 
 #include <gmock/gmock.h>
@@ -14,7 +15,7 @@ namespace {
 
 using testing::HasSubstr;
 
-// Has a second head in training alone, which the loss is for.
+// Has a second head only in training, which the loss needs.
 class AuxiliaryNet final : public nn::Module {
  public:
   explicit AuxiliaryNet(std::int64_t least = 1) : least_(least) { add("a", a_), add("b", b_); }
@@ -48,7 +49,7 @@ TEST(FitCheck, ALossOfOutputsInTrainingAlone) {
                         "the last batch of an epoch, which has 1 example"));
 }
 
-// Keeps numbers of its own while it is called: one in place, and one in another tensor each time.
+// Changes its own values when it is called: one in place, and one by a new tensor each time.
 class CountingNet final : public nn::Module {
  public:
   CountingNet() { add("fc", fc_), add_buffer("calls", calls_), add_buffer("rows", rows_); }
@@ -78,7 +79,7 @@ TEST(FitCheck, PutsBuffersOfTheUsersOwnBack) {
   EXPECT_EQ(net.rows(), 120);
 }
 
-// What a captured step divides by is no number between steps.
+// Between steps, the divisor of a captured step has no elements.
 TEST(FitCheck, TriesABatchAfterCapturedSteps) {
   nn::Linear net(2, 3);
   optim::Sgd sgd(net.parameters(), {.lr = 0.1});

@@ -49,7 +49,7 @@ TEST(Metrics, TopKOfPlacesCountsEach) {
   EXPECT_EQ(accuracy.value(), 6.0 / 10);
   EXPECT_THROW(TopK().update(logits, labels, {}), ArgumentError);
   EXPECT_THROW(TopK().update(logits, zeros({2, 3}, DType::kI64), {}), ArgumentError);
-  // Numbers to come near to, such as 0.7, would all pass for class 0.
+  // Regression targets such as 0.7 would all pass for class 0.
   EXPECT_THAT(message_of([] {
                 TopK().update(zeros({2, 1}), full({2}, 0.7), {});
               }),
@@ -63,7 +63,7 @@ TEST(Metrics, LossIsWeightedByTheExamplesOfABatch) {
   EXPECT_EQ(loss.value(), 2);
 }
 
-// Those of other frameworks; the metric has one name of its own.
+// Names of other frameworks; the metric itself has one name.
 TEST(Metrics, HaveTheirUsualNames) {
   const std::pair<const char*, const char*> names[] = {
       {"acc", "accuracy"},           {"acc1", "accuracy"},    {"acc@1", "accuracy"},

@@ -1,4 +1,4 @@
-// ModelCheckpoint: which checkpoints there are, and what it remembers.
+// Tests ModelCheckpoint: which checkpoints exist, and what it remembers.
 #include "mezzo/train/model_checkpoint.h"
 
 #include <cerrno>
@@ -41,7 +41,7 @@ TEST(ModelCheckpoint, KeepsTheBestEpochBesideTheNewest) {
   }
 }
 
-// Under any name that make_metric() takes.
+// For any name that make_metric() accepts.
 TEST(ModelCheckpoint, KnowsTheBestByAnotherNameOfItsMetric) {
   const TempFolder folder;
   Small small({0.1});
@@ -55,7 +55,7 @@ TEST(ModelCheckpoint, KnowsTheBestByAnotherNameOfItsMetric) {
   EXPECT_EQ(resumed.best(), accuracy);
 }
 
-// Two networks in one folder, each with checkpoints and a best one of its own.
+// Two networks in one folder, each with its own checkpoints and best one.
 TEST(ModelCheckpoint, KeepsPrefixesApart) {
   const TempFolder folder;
   const auto fit = [&](const char* prefix, const std::vector<double>& scores, std::int64_t epochs) {
@@ -73,7 +73,7 @@ TEST(ModelCheckpoint, KeepsPrefixesApart) {
   for (const char* series : {"net", "best/net", "net-000003-step-6"}) {
     EXPECT_EQ(read_weights(folder.path(series)).size(), test::StatefulNet().state().size());
   }
-  // Another run of that prefix would remove them.
+  // Another run with that prefix would remove them.
   EXPECT_THAT(message_of<ArgumentError>(
                   [&] { Small({0.1}).fit(1, {.folder = folder.path(), .prefix = "net"}); }),
               HasSubstr("holds checkpoints of another run"));
@@ -101,7 +101,8 @@ TEST(ModelCheckpoint, RemembersTheBestAfterAResume) {
   EXPECT_THAT(io::names_in(folder.path("best")), ElementsAre("000003-step-12"));
 }
 
-// A part that keeps no best one does not remember it, and the one that is kept does.
+// A part of the training that keeps no best checkpoint does not remember it, but the checkpoint
+// does.
 TEST(ModelCheckpoint, KnowsTheBestThatIsKept) {
   const TempFolder folder;
   const CheckpointConfig config{.folder = folder.path(), .best = "score"};
@@ -114,7 +115,7 @@ TEST(ModelCheckpoint, KnowsTheBestThatIsKept) {
   EXPECT_EQ(io::list_checkpoints(folder.path("best")).front().score, 0.95);
 }
 
-// Its score says nothing of another metric.
+// Its score says nothing about another metric.
 TEST(ModelCheckpoint, ABestOneByAnotherMetricIsReplaced) {
   const TempFolder folder;
   Small({0.9}).fit(1, {.folder = folder.path(), .best = "score"});
@@ -149,7 +150,7 @@ TEST(ModelCheckpoint, LeavesCheckpointsOfAnotherTrainingAlone) {
   EXPECT_THAT(message_of<ArgumentError>([&] { Small({0.5}).fit(1, config); }),
               HasSubstr("holds checkpoints of another run"));
   EXPECT_THAT(io::names_in(folder.path("best")), ElementsAre("000002-step-4"));
-  // Also if the best one is all that is left.
+  // Even if only the best one is left.
   for (const io::CheckpointInfo& info : io::list_checkpoints(folder.path())) {
     std::filesystem::remove_all(info.path);
   }
@@ -157,7 +158,7 @@ TEST(ModelCheckpoint, LeavesCheckpointsOfAnotherTrainingAlone) {
               HasSubstr("best holds checkpoints of another run"));
 }
 
-// Not after an epoch that would then be lost. A training that is done has nothing to write.
+// The check comes before an epoch that would be lost. A finished training has nothing to write.
 TEST(ModelCheckpoint, AsksBeforeItTrainsWhetherItsFolderCanBeWritten) {
   const TempFolder folder;
   const CheckpointConfig config{.folder = folder.path()};
@@ -199,7 +200,7 @@ TEST(ModelCheckpoint, RefusesWhatItCannotDo) {
   EXPECT_THAT(io::names_in(folder.path()), ElementsAre());
 }
 
-// It may have been loaded, and no training begun.
+// It may have been loaded although no training has begun.
 TEST(ModelCheckpoint, SavesWhatItLoaded) {
   ModelCheckpoint checkpoints({.folder = "x", .best = "acc"});
   io::Checkpoint checkpoint;

@@ -31,7 +31,7 @@ Tensor loss_function(const Tensor& logits, const Tensor& labels) {
   return cross_entropy(logits, labels);
 }
 
-// A hundred images of `digits`, four steps an epoch.
+// A hundred images of `digits`, four steps per epoch.
 class Fixture {
  public:
   Fixture() {
@@ -63,7 +63,7 @@ class Fixture {
   std::unique_ptr<optim::Sgd> optimizer;
 };
 
-// Notes every call.
+// Records every call.
 class Diary final : public Callback {
  public:
   void on_train_begin(FitState& state) override { note("train", state); }
@@ -125,7 +125,7 @@ TEST(Model, EvaluatesAllFromWhereverTheLoaderStands) {
   EXPECT_EQ(f.loader->position(), (data::LoaderPosition{.epoch = 0, .step = 3}));
 }
 
-// The policy of the step is for the network, wherever it computes; a loss is f32.
+// The step's policy applies to the network wherever it computes; the loss is f32.
 TEST(Model, EvaluatesAndPredictsAtTheLevelOfItsStep) {
   Fixture f;
   const amp::Policy policy{.level = amp::Level::kO3, .lower = DType::kBf16};
@@ -245,7 +245,7 @@ TEST(Model, LayersThatWereSetToEvalStaySo) {
   EXPECT_FALSE(layer.is_training());
   const std::vector<bool> one{true, false};
   for (std::size_t i = 0; i < modes.size(); ++i) EXPECT_EQ(modes[i], one[i % 2]) << i;
-  f.net->eval();  // the whole of it: to train is to leave that
+  f.net->eval();  // all of it, which training reverses
   model.fit(1, *f.loader, {.steps = 1});
   EXPECT_TRUE(layer.is_training());
 }
@@ -259,13 +259,13 @@ TEST(Model, ACallbackCanEndTheTraining) {
       model.fit(5, *f.loader, {.callbacks = {&stop, &diary}, .validation = f.loader.get()});
   EXPECT_TRUE(result.stopped);
   EXPECT_EQ(result.steps, 2);
-  // The epoch was left in its middle: it has no end and no evaluation.
+  // The epoch was stopped in its middle: it has no end and no evaluation.
   EXPECT_THAT(diary.lines, ElementsAre("train 0.0 0", "epoch 1.0 0", "step 1.1 1", "done 1.1 1",
                                        "step 1.2 2", "done 1.2 2", "bye 1.2 2"));
   EXPECT_TRUE(result.metrics.empty());
 }
 
-// An epoch of which no step was done is none: a run that goes on from here would leave it out.
+// An epoch without any step does not count: a resumed run would otherwise leave it out.
 TEST(Model, AnEpochThatWasStoppedAtItsBeginIsNotDone) {
   Fixture f;
   Model model(*f.net, loss_function, *f.optimizer);
@@ -279,7 +279,7 @@ TEST(Model, AnEpochThatWasStoppedAtItsBeginIsNotDone) {
   EXPECT_EQ(last.value<std::int64_t>("progress", "epochs"), 1);
 }
 
-// The first fit() is right, and half_parameters() replaces what the optimizer holds.
+// The first fit() is valid, and then half_parameters() replaces what the optimizer holds.
 TEST(Model, RefusesAnOptimizerOfParametersThatWereReplaced) {
   Fixture f;
   Model model(*f.net, loss_function, *f.optimizer);
@@ -289,7 +289,7 @@ TEST(Model, RefusesAnOptimizerOfParametersThatWereReplaced) {
               HasSubstr("the optimizer holds none of the network's"));
 }
 
-// Ten examples, of which the third shard of batches of five gets none.
+// Ten examples in batches of five, so the third shard gets none.
 TEST(Model, RefusesAShardWithoutBatches) {
   Fixture f;
   Model model(*f.net, loss_function, *f.optimizer);
@@ -366,7 +366,7 @@ TEST(StopOnDivergence, BeginsAnewUnlessItGoesOn) {
   EXPECT_TRUE(stops_at(11)) << "the same";
 }
 
-// Of an epoch that a resumed training begins in its middle, as of a whole one.
+// For an epoch that a resumed training begins in its middle, as for a whole one.
 TEST(TimeMonitor, SharesTheTimeAmongTheStepsThatWereDone) {
   Fixture f;
   Model model(*f.net, loss_function, *f.optimizer);
@@ -436,7 +436,7 @@ TEST(LossMonitor, PrintsEverySoManySteps) {
   EXPECT_THROW(LossMonitor(0), ArgumentError);
 }
 
-// At O0, which is the default, there is nothing that it says of precision.
+// At O0, the default, the options do not specify precision.
 TEST(Model, LeavesTheNetworksOwnPrecision) {
   Fixture f;
   amp::auto_mixed_precision(*f.net, "O2", DType::kBf16);

@@ -1,5 +1,5 @@
-// Averaged weights: their numbers, who computes with them, and that the training goes on as if
-// there were none.
+// Tests averaged weights: their values, who computes with them, and that the training continues as
+// if there were none.
 #include "mezzo/train/moving_average.h"
 
 #include <cmath>
@@ -33,7 +33,7 @@ StateValues values_of(const std::vector<NamedTensor>& state) {
   return values;
 }
 
-// In f32, one number at a time.
+// Computed in f32, element by element.
 void follow(std::vector<double>& average, const std::vector<double>& weight, double decay) {
   const auto part = static_cast<float>(1 - decay);
   for (std::size_t i = 0; i < average.size(); ++i) {
@@ -76,8 +76,8 @@ TEST(AveragedWeights, AreTheFormulaInF32) {
   }
 }
 
-// Each step of a bf16 weight, a unit in the last place, is 2^-8 of it: a bf16 average with this
-// decay would stay where it is.
+// Each step changes a bf16 weight by a unit in the last place, 2^-8 of it: a bf16 average with this
+// decay would not move.
 TEST(AveragedWeights, FollowWeightsIn16Bits) {
   nn::Linear net(1, 1, false);
   amp::half_parameters(net, DType::kBf16);
@@ -86,7 +86,7 @@ TEST(AveragedWeights, FollowWeightsIn16Bits) {
   fill(net.parameters()[0], 1.0078125);
   for (int i = 0; i < 1000; ++i) average.update();
   const double exact = 1.0078125 - 0.0078125 * std::pow(0.9999, 1000);
-  // Each update rounds once, at most half a unit in f32's last place.
+  // Each update rounds once, by at most half a unit in f32's last place.
   const double bound = 1000 * std::numeric_limits<float>::epsilon();
   EXPECT_NEAR(average.state()[0].tensor.item(), exact, bound);
   EXPECT_GT(average.state()[0].tensor.item(), 1.0 + bound);
@@ -192,7 +192,7 @@ TEST(AveragedWeights, RefuseWhatDoesNotFit) {
   EXPECT_THROW(ExponentialMovingAverage().state(), ArgumentError);
 }
 
-// Everything of a training that a validation with averages could leave other bits in.
+// Everything in a training that a validation with averages could change.
 struct AveragedRun {
   io::Checkpoint checkpoint;
   std::map<std::string, double> metrics;
@@ -235,7 +235,7 @@ AveragedRun train_averaged(const AverageSetting& setting, ExponentialMovingAvera
   if (average == nullptr) return trained;
   trained.averages = average->state();
   trained.updates = average->average()->updates();
-  // The metrics were theirs.
+  // The metrics were computed with the averages.
   net.load_state(trained.averages);
   EXPECT_EQ(model.eval(test), trained.metrics);
   return trained;
@@ -251,14 +251,14 @@ void expect_same_training(const AverageSetting& setting) {
   without.groups.pop_back();
   without.values.erase("ema");
   without.values["metrics"] = plain.checkpoint.values.at("metrics");
-  // The tensors of a checkpoint are not copies, and train_averaged() has loaded the averages since.
+  // The checkpoint's tensors are not copies, and train_averaged() has since loaded the averages.
   EXPECT_EQ(without.values, plain.checkpoint.values);
   EXPECT_EQ(without.random, plain.checkpoint.random);
   EXPECT_TRUE(io::same_group(without.groups[1], plain.checkpoint.groups[1]));
   EXPECT_EQ(averaged.updates, 12 - averaged.skipped);
 }
 
-// Masters of 16-bit parameters and compensations belong to a version of the parameter.
+// Master weights of 16-bit parameters and compensations belong to a version of the parameter.
 TEST(ExponentialMovingAverage, TheTrainingHasTheSameBitsAsWithoutIt) {
   for (const bool graph : {false, true}) {
     SCOPED_TRACE(graph ? "graph" : "eager");
@@ -281,7 +281,7 @@ TEST(ExponentialMovingAverage, GraphModeHasTheBitsOfEagerMode) {
   EXPECT_EQ(values_of(a.averages), values_of(b.averages));
 }
 
-// The checkpoint's weights for others are those that its metric is of.
+// The weights that a checkpoint offers are those of its metric.
 TEST(ExponentialMovingAverage, CheckpointsGiveTheWeightsThatWereEvaluated) {
   for (const bool evaluate : {true, false}) {
     const TempFolder folder;
@@ -307,7 +307,7 @@ TEST(ExponentialMovingAverage, ASecondTrainingGoesOnUnlessItIsOfAnotherNetwork) 
 }
 
 TEST(ExponentialMovingAverage, PutsTheWeightsBackIfTheEvaluationFails) {
-  Small small({});  // there is no score, which is what fails
+  Small small({});  // fails because there is no score
   ExponentialMovingAverage average({.weights = {.decay = 0.9}});
   StateValues seen;
   LambdaCallback watch({.on_evaluation_failed = [&](FitState& state) {

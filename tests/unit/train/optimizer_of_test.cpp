@@ -15,7 +15,7 @@ using ::testing::HasSubstr;
 
 std::unique_ptr<nn::Module> small_lenet() { return models::create("lenet5", {}); }
 
-// torch 2: SGD is given its rate; Adam 1e-3 without decay, AdamW with 0.01.
+// In torch 2, SGD must be given its rate; Adam uses 1e-3 without decay, AdamW with 0.01.
 TEST(UsualOptions, AreThoseOfPyTorch) {
   EXPECT_EQ(usual_options(OptimizerKind::kSgd).lr, OptimizerOptions{}.lr);
   EXPECT_EQ(usual_options(OptimizerKind::kSgd).weight_decay, 0);
@@ -73,7 +73,7 @@ TEST(MakeOptimizer, AGroupKeepsItsProportionToTheRateOfTheRun) {
   EXPECT_EQ(params.front().impl(), net->parameters().front().impl());
 }
 
-// All of them in groups: the first is empty, and still says what the rate of the run is.
+// All parameters are in groups: the first group is empty, but still holds the rate of the run.
 TEST(MakeOptimizer, TheFirstGroupMayBeEmpty) {
   const auto net = small_lenet();
   OptimizerOptions options{.lr = 0.5};

@@ -40,7 +40,7 @@ TEST(KernelListener, IsToldOfWorkWithItsProductsAndBytes) {
     conv2d(x, weight, {}, {.stride = 2, .padding = 1});
   }
   matmul(a, b);
-  // A convolution brings its operands into the layouts that it wants first.
+  // A convolution first converts its operands to the layouts that it needs.
   ASSERT_GE(recorder.works.size(), 2U);
   const KernelWork& product = recorder.works.front();
   EXPECT_STREQ(product.op, "matmul");
@@ -88,7 +88,7 @@ TEST(KernelListener, TimeOfAnInnerKernelIsNotCountedTwice) {
   EXPECT_STREQ(recorder.works[0].op, "inner");
   EXPECT_GE(recorder.times[0], 20);
   EXPECT_GE(recorder.times[1], 0);
-  // Wherever the program is stopped in between: what is counted once fits into the whole.
+  // Wherever the program is interrupted, times that are counted once fit into the whole.
   EXPECT_LE(recorder.times[0] + recorder.times[1], all.count());
 }
 
@@ -99,7 +99,7 @@ TEST(KernelListener, ProductsOfAnInnerKernelAreNotCountedTwice) {
     run_listened([&] { return KernelWork{.op = op, .flops = flops, .bytes = 8}; }, body);
   };
   run("outermost", 100, [&] {
-    run("outer", 40, [&] { run("inner", 50, [] {}); });  // the way of the outer takes more
+    run("outer", 40, [&] { run("inner", 50, [] {}); });  // the outer call adds time
     run("second", 20, [] {});
   });
   run("next", 7, [] {});
@@ -145,7 +145,7 @@ TEST(Profile, AddsUpByPhaseAndPutsTheLongestFirst) {
 TEST(Profile, TheRooflineIsTheSlowerOfProductsAndMemory) {
   const MachineRates rates{.flops_f32 = 1e9, .flops_bf16 = 4e9, .bytes = 1e9};
   ProfileRow row{.dtype = DType::kF32, .ms = 10, .flops = 5e6, .bytes = 1e6};
-  EXPECT_DOUBLE_EQ(row.roofline(rates), 0.5);  // 5 ms of products, 1 ms of memory
+  EXPECT_DOUBLE_EQ(row.roofline(rates), 0.5);  // 5 ms of arithmetic, 1 ms of memory
   row.dtype = DType::kBf16;
   EXPECT_DOUBLE_EQ(row.roofline(rates), 0.125);
   row.dtype = DType::kF16;  // computed in f32
@@ -198,7 +198,7 @@ TEST(Profile, AnUpdateThatIsNotDoneMovesNothing) {
   EXPECT_EQ(updates, 1);
 }
 
-// Whose passes join operations.
+// Graph mode's passes join operations.
 TEST(Profile, OfGraphModeHasOtherOperations) {
   const auto ops = [](bool graph) {
     RunOptions options;

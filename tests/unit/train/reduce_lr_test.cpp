@@ -1,4 +1,4 @@
-// ReduceLROnPlateau against PyTorch's, and what it refuses.
+// Compares ReduceLROnPlateau with PyTorch's, and tests what it refuses.
 #include "mezzo/train/reduce_lr.h"
 
 #include <cmath>
@@ -21,7 +21,7 @@ using PlateauThreshold = ReduceLROnPlateau::Threshold;
 constexpr double kNoNumber = std::numeric_limits<double>::quiet_NaN();
 constexpr double kInfinite = std::numeric_limits<double>::infinity();
 
-// A network with a group of parameters for each rate.
+// A network with a parameter group for each rate.
 struct PlateauGroups {
   explicit PlateauGroups(const std::vector<double>& rates) {
     const std::vector<Tensor> params = net.parameters();
@@ -48,7 +48,7 @@ struct PlateauCase {
   std::vector<std::vector<double>> rates;  // of each group, after each epoch
 };
 
-// Made by torch.optim.lr_scheduler.ReduceLROnPlateau of PyTorch 2.15.0, whose `mode` is `max` where
+// Results of torch.optim.lr_scheduler.ReduceLROnPlateau of PyTorch 2.15.0, with `mode` `max` where
 // prefers_low is false here.
 std::vector<PlateauCase> cases_of_pytorch() {
   const std::vector<double> falling{1.0, 0.9, 0.9, 0.89995, 0.9, 0.8, 0.8, 0.8, 0.8, 0.8};
@@ -122,8 +122,8 @@ TEST(ReduceLROnPlateau, GivesTheRatesOfPyTorch) {
   }
 }
 
-// The direction is the metric's own; what a run of --steps cuts short, and what comes before the
-// first epoch that counts, changes nothing.
+// The direction is the metric's own. Epochs cut short by --steps, and those before the first one
+// that counts, change nothing.
 TEST(ReduceLROnPlateau, CountsWholeEpochsByTheDirectionOfTheMetric) {
   for (const bool low : {true, false}) {
     PlateauGroups groups({1.0});

@@ -1,5 +1,5 @@
-// Callbacks with a memory: a training with all of them that is broken off and gone on with is the
-// same as one that never was, bit for bit, eagerly and in graph mode.
+// Tests callbacks with memory: a training with all of them that is interrupted and resumed equals
+// an uninterrupted one, bit for bit, eagerly and in graph mode.
 #include <algorithm>
 #include <map>
 #include <memory>
@@ -28,7 +28,7 @@ class Interrupted : public std::runtime_error {
 
 using StepLog = std::map<std::int64_t, std::vector<double>>;
 
-// Everything that is left of a training.
+// Everything that remains of a training.
 struct CallbackOutcome {
   FitResult result{};
   StepLog log{};
@@ -37,8 +37,8 @@ struct CallbackOutcome {
   io::Checkpoint best{};
 };
 
-// Four steps an epoch. Nothing is ever better by 100: the rate falls after every second epoch, and
-// the training ends after its fourth.
+// Four steps per epoch. No value is ever better by 100: the rate falls after every second epoch,
+// and the training ends after its fourth.
 CallbackOutcome train_with_callbacks(const TempFolder& folder, bool graph, std::int64_t every_steps,
                                      std::int64_t broken_step = -1) {
   manual_seed(broken_step < 0 && !io::list_checkpoints(folder.path()).empty() ? 99 : 1);
@@ -85,7 +85,7 @@ CallbackOutcome train_with_callbacks(const TempFolder& folder, bool graph, std::
   return outcome;
 }
 
-// The training breaks off in that step and goes on.
+// The training is interrupted in that step and resumes.
 void expect_unbroken(const CallbackOutcome& whole, bool graph, std::int64_t every_steps,
                      std::int64_t step) {
   SCOPED_TRACE(testing::Message() << "graph " << graph << " every " << every_steps << " broken in "
@@ -118,7 +118,7 @@ TEST(FitResume, CallbacksGoOnAsIfTheyHadNeverStopped) {
   }
 }
 
-// A callback that was not there when the checkpoint was written begins there.
+// A callback that did not exist when the checkpoint was written starts there.
 TEST(FitResume, CallbacksThatAreNewBeginWithTheCheckpoint) {
   const TempFolder folder;
   Small first({0.1, 0.2});
@@ -138,7 +138,7 @@ TEST(FitResume, CallbacksThatAreNewBeginWithTheCheckpoint) {
   EXPECT_EQ(plateau.reductions(), 1);
 }
 
-// Of another network, which the checkpoint's own weights say first.
+// The checkpoint belongs to another network, which its weights show first.
 TEST(FitResume, CallbacksForgetWhatTheyLoadedOfACheckpointThatDoesNotFit) {
   const TempFolder folder;
   const CheckpointConfig config{.folder = folder.path()};

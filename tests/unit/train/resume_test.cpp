@@ -1,5 +1,4 @@
-// Model::fit() with checkpoints: broken off and gone on with is the same as never broken off, bit
-// for bit.
+// Tests Model::fit() with checkpoints: interrupted and resumed equals uninterrupted, bit for bit.
 #include <map>
 #include <memory>
 #include <span>
@@ -31,17 +30,17 @@ using testing::HasSubstr;
 constexpr std::int64_t kEpochs = 3;
 constexpr std::int64_t kSteps = 12;
 
-// As if the power had gone.
+// Simulates a power failure.
 class Broken : public std::runtime_error {
  public:
   Broken() : std::runtime_error("broken off") {}
 };
 
-// What can be seen of a step, by its number.
+// The visible results of each step, by its number.
 using Log = std::map<std::int64_t, std::vector<double>>;
 
-// One process of a training: its objects are made anew, from another seed each time, so that
-// whatever a checkpoint leaves out differs.
+// One process of a training. Its objects are created anew, from another seed each time, so that
+// anything missing in a checkpoint differs.
 class Process {
  public:
   explicit Process(std::string folder, std::uint64_t seed = 1) : folder_(std::move(folder)) {
@@ -49,7 +48,7 @@ class Process {
     net_ = std::make_unique<test::StatefulNet>();
     optimizer_ = std::make_unique<optim::Adam>(
         net_->parameters(), optim::AdamOptions{.lr = {0.01, 0.02, 0.005, 0.03, 0.001, 0.02}});
-    // The first steps overflow f16 and are skipped, and three good ones in a row raise the scale.
+    // The first steps overflow f16 and are skipped; three good ones in a row raise the scale.
     const amp::LossScaleOptions scale{.init_scale = 0x1p24, .growth_interval = 3};
     model_ = std::make_unique<Model>(
         *net_, amp::class_loss, *optimizer_,
@@ -57,7 +56,7 @@ class Process {
                      .amp = {.level = "O2", .loss_scale_manager = amp::LossScaleManager(scale)}});
   }
 
-  // Trains, and breaks off in one step or stops after another, if there are such.
+  // Trains, and is interrupted in one step or stops after another, if these are given.
   FitResult fit(std::int64_t every_steps, std::int64_t broken_step = -1,
                 std::int64_t stopped_step = -1) {
     LambdaCallback watch({.on_step_end = [&](FitState& state) {
@@ -98,7 +97,8 @@ class Process {
   std::unique_ptr<Model> model_;
 };
 
-// The training breaks off in that step and goes on; what was done twice must be the same twice.
+// The training is interrupted in that step and resumes; steps that were done twice must give the
+// same results.
 void expect_unbroken(std::int64_t every_steps, std::int64_t broken_step) {
   SCOPED_TRACE(testing::Message() << "every " << every_steps << ", broken in " << broken_step);
   const TempFolder whole_folder;
@@ -127,8 +127,8 @@ void expect_unbroken(std::int64_t every_steps, std::int64_t broken_step) {
   EXPECT_TRUE(io::same_checkpoint(best(folder), best(whole_folder)));
 }
 
-// Four steps an epoch. The first ones are skipped; checkpoints are of the middle and of the end of
-// epochs, before their evaluation and after it.
+// Four steps per epoch. The first ones are skipped. Checkpoints are taken in the middle and at the
+// end of epochs, before and after the evaluation.
 TEST(FitResume, GoesOnAsIfItHadNeverStopped) {
   const TempFolder folder;
   Process whole(folder.path());
@@ -140,7 +140,7 @@ TEST(FitResume, GoesOnAsIfItHadNeverStopped) {
   for (const std::int64_t step : {3, 6, 12}) expect_unbroken(0, step);
 }
 
-// Killed behind its last step, before what comes at the end of the epoch.
+// Killed after its last step, before the work at the end of the epoch.
 TEST(FitResume, TheEndOfTheLastEpochIsStillToCome) {
   const TempFolder folder;
   const auto fit = [&](double score, bool breaks) {
@@ -161,7 +161,7 @@ TEST(FitResume, TheEndOfTheLastEpochIsStillToCome) {
   EXPECT_THAT(io::names_in(folder.path("best")), testing::ElementsAre("000001-step-2"));
 }
 
-// The steps of its epoch are done, and what comes then is the unbroken training.
+// The steps of its epoch are done, and the continuation is the unbroken training.
 TEST(FitResume, AnEvaluationThatFailsLosesNoStep) {
   const TempFolder whole;
   const TempFolder broken;
@@ -171,7 +171,7 @@ TEST(FitResume, AnEvaluationThatFailsLosesNoStep) {
   manual_seed(1);
   Small({0.1, 0.2, 0.3}).fit(3, config(whole));
   manual_seed(1);
-  // There is no second score, which is what fails.
+  // It fails because there is no second score.
   EXPECT_THROW(Small({0.1}).fit(3, config(broken)), std::out_of_range);
   EXPECT_THAT(io::names_in(broken.path()),
               testing::ElementsAre("000001-step-2", "000002-step-4", "best"));
@@ -183,7 +183,7 @@ TEST(FitResume, AnEvaluationThatFailsLosesNoStep) {
   EXPECT_TRUE(io::same_checkpoint(last(broken.path("best")), last(whole.path("best"))));
 }
 
-// Also within an epoch that is cut short; what saving throws does not hide what was wrong.
+// Includes an epoch that is cut short; an exception from saving does not hide the first error.
 TEST(FitResume, AnEvaluationThatFailsIsWhatIsThrown) {
   const TempFolder folder;
   Small small({});
@@ -199,7 +199,7 @@ TEST(FitResume, AnEvaluationThatFailsIsWhatIsThrown) {
   EXPECT_EQ(failed_after, 1);
 }
 
-// Two steps an epoch; the image of the fourth cannot be read, or all can.
+// Two steps per epoch; the image of the fourth step is unreadable, or none is.
 class BrokenImage final : public data::Dataset {
  public:
   explicit BrokenImage(bool is_broken) : is_broken_(is_broken) {}
@@ -256,7 +256,7 @@ TEST(FitResume, AFinishedTrainingHasNothingLeftToDo) {
   EXPECT_EQ(result.epochs, kEpochs);
 }
 
-// The last epoch has begun, though it did not come to its end, and says so again.
+// The last epoch has begun, though it did not end, and is counted again.
 TEST(FitResume, AFinishedTrainingCountsThePartOfAnEpoch) {
   const TempFolder folder;
   const auto fit = [&] {
@@ -271,7 +271,7 @@ TEST(FitResume, AFinishedTrainingCountsThePartOfAnEpoch) {
   EXPECT_EQ(again.epochs, 2);
 }
 
-// Stopped by a callback in the middle of an epoch, which has no end then.
+// A callback stops in the middle of an epoch, which then has no end.
 TEST(FitResume, AStoppedTrainingGoesOn) {
   const TempFolder whole_folder;
   Process whole(whole_folder.path());
@@ -289,14 +289,14 @@ TEST(FitResume, AStoppedTrainingGoesOn) {
   EXPECT_TRUE(io::same_checkpoint(second.last_checkpoint(), whole.last_checkpoint()));
 }
 
-// Losses as the callbacks behind it see them, by the step.
+// Overrides the losses that later callbacks see, by step.
 LambdaCallback::Functions with_losses(const std::vector<double>& losses) {
   return {.on_step_end = [losses](FitState& state) {
     state.result.loss = losses.at(static_cast<std::size_t>(state.step - 1));
   }};
 }
 
-// Two guards, of which the second alone has seen two bad steps in a row.
+// Two guards; only the second one has seen two bad steps in a row.
 TEST(FitResume, CallbacksOfOneKindKeepWhatIsTheirs) {
   const TempFolder folder;
   const std::vector<double> losses{1, 1, 4, 4, 4, 4};
@@ -317,7 +317,7 @@ TEST(FitResume, CallbacksOfOneKindKeepWhatIsTheirs) {
   }
   StopOnDivergence first(patient);
   StopOnDivergence second(strict);
-  StopOnDivergence third(strict);  // was not there before: begins
+  StopOnDivergence third(strict);  // new here, so it starts anew
   bool first_has_stopped = false;
   LambdaCallback watch(
       {.on_epoch_begin = [&](FitState&) { first_has_stopped = first.has_stopped(); }});
@@ -327,7 +327,7 @@ TEST(FitResume, CallbacksOfOneKindKeepWhatIsTheirs) {
   EXPECT_FALSE(third.has_stopped());
 }
 
-// As all checkpoints are that were written when there was one section for each kind.
+// As in checkpoints from when there was one section for each kind.
 TEST(FitResume, TheFirstCallbackOfAKindHasTheSectionOfThatName) {
   StopOnDivergence guard;
   io::Checkpoint checkpoint;
@@ -372,7 +372,7 @@ class Remembering final : public Callback {
   std::int64_t value_;
 };
 
-// Whether a callback behind them refuses, or the loader.
+// Whether a later callback refuses, or the loader.
 TEST(FitResume, CallbacksForgetWhatTheyLoadedIfTheRestDoesNotFit) {
   const TempFolder folder;
   const CheckpointConfig config{.folder = folder.path(), .best = "score"};
@@ -399,7 +399,7 @@ TEST(FitResume, CallbacksForgetWhatTheyLoadedIfTheRestDoesNotFit) {
   EXPECT_EQ(others.best(), 0.2);
 }
 
-// Of which it says that it does not fit only when it has loaded it.
+// A callback that only notices the mismatch after loading.
 class LateRefusing final : public Callback {
  public:
   void save(io::Checkpoint& checkpoint) const override {
@@ -435,7 +435,7 @@ TEST(StopOnDivergence, LoadsAllOrNothing) {
   EXPECT_EQ(after.values, whole.values);
 }
 
-// As many batches as before, of other images.
+// The same number of batches, with another number of images.
 TEST(FitResume, RefusesAnotherNumberOfImages) {
   const TempFolder folder;
   const CheckpointConfig config{.folder = folder.path()};

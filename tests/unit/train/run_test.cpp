@@ -115,7 +115,7 @@ TEST(Run, ChecksTheOptionsOfCheckpointsInAFolder) {
   options.checkpoints = {.folder = folder.path(), .every = 2, .keep = 2};
   const Evaluation test = run(options, small_digits(), events).test;
   EXPECT_THAT(io::names_in(folder.path()), testing::ElementsAre("000003-step-6", "000004-step-7"));
-  // One that has nothing left to do is judged all the same.
+  // A resumed run that has nothing left to do is still evaluated.
   options.checkpoints.resume = true;
   EXPECT_EQ(run(options, small_digits(), events).test.loss, test.loss);
   EXPECT_EQ(events.steps.size(), 7U);
@@ -132,7 +132,7 @@ TEST(Run, EachStepHasTheRateOfItsPlaceInTheSchedule) {
   EXPECT_EQ(rates, schedule_of(options, 40, 4).values());
 }
 
-// Smoothed labels are for training, and the level is for both.
+// Labels are smoothed only in training, but the level applies to both.
 TEST(Run, TestsAsEvaluateDoes) {
   const DataPair data = small_digits();
   Events events;
@@ -169,7 +169,7 @@ class GradientRecorder final : public RunObserver {
   std::vector<amp::GradientHistogram> activations;
 };
 
-// The gradients are looked at and not changed, in whatever precision.
+// Gradients are observed but not changed, in any precision.
 TEST(Run, CountingGradientsChangesNoBit) {
   const DataPair data = small_digits();
   for (const Precision& precision : kPrecisions) {
@@ -256,7 +256,7 @@ TEST(StepStatistics, AreOfWhatWasAdded) {
   EXPECT_EQ(result.images_per_s, 1000 * 5 / 222.0);
 }
 
-// They end at their loss, and would make a network look faster that learns nothing.
+// Such steps end at their loss, and would make a network that learns nothing look faster.
 TEST(StepStatistics, StepsWithoutABackwardPassHaveNoPartInTheMedians) {
   StepStatistics statistics;
   const auto add = [&](double forward_ms, bool is_cut) {
@@ -279,7 +279,7 @@ TEST(StepStatistics, StepsWithoutABackwardPassHaveNoPartInTheMedians) {
   EXPECT_EQ(result.total_ms, 16);
 }
 
-// An MNIST folder of one black image each, of these heights and 4 pixels wide.
+// Writes an MNIST folder with one black image each, of these heights and 4 pixels wide.
 std::string write_mnist(const data::TempFolder& folder, std::uint8_t train, std::uint8_t test) {
   const auto write = [&](const std::string& prefix, std::uint8_t height) {
     data::Bytes images{0, 0, 8, 3, 0, 0, 0, 1, 0, 0, 0, height, 0, 0, 0, 4};

@@ -12,8 +12,8 @@
 namespace mezzo::train {
 namespace {
 
-// What the course's get_lr(lr_init=0.01, lr_end=0.00001, lr_max=0.1) and
-// warmup_cosine_annealing_lr(lr=0.1) return for 4 epochs of 3 steps. They round to f32 at the end.
+// The results of the course's get_lr(lr_init=0.01, lr_end=0.00001, lr_max=0.1) and
+// warmup_cosine_annealing_lr(lr=0.1) for 4 epochs of 3 steps. They are rounded to f32 at the end.
 constexpr double kF32 = 0x1p-24;
 
 Schedule course(ScheduleKind kind, std::int64_t warmup_steps) {

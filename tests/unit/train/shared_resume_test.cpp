@@ -1,5 +1,5 @@
-// A network whose modules share a weight goes on from a checkpoint bit for bit; the weight is in
-// the checkpoint once, and so is what the optimizer knows of it.
+// Tests that a network whose modules share a weight resumes bit for bit; the checkpoint holds the
+// weight, and the optimizer's state for it, once.
 #include <filesystem>
 #include <memory>
 
@@ -30,7 +30,7 @@ class Projection : public nn::Module {
   bool back_;
 };
 
-// Images [n, 1, 8, 8] to 64 logits by one weight, used twice.
+// Maps images [n, 1, 8, 8] to 64 logits with one weight that is used twice.
 class TiedNet : public nn::Module {
  public:
   TiedNet() {

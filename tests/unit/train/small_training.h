@@ -1,4 +1,4 @@
-// Trainings of two steps an epoch, whose validations say what they are told to.
+// Trainings of two steps per epoch, whose validations give prescribed scores.
 #pragma once
 
 #include <cstdint>
@@ -17,7 +17,7 @@
 
 namespace mezzo::train {
 
-// A validation that says what it is told to.
+// A metric that returns prescribed scores.
 class Scripted final : public Metric {
  public:
   Scripted(std::vector<double> values, bool low) : values_(std::move(values)), low_(low) {}
@@ -33,7 +33,7 @@ class Scripted final : public Metric {
   mutable std::size_t next_ = 0;
 };
 
-// Two steps an epoch, one epoch for each score.
+// Two steps per epoch, and one epoch for each score.
 struct Small {
   explicit Small(const std::vector<double>& scores, bool low = false, std::int64_t batch_size = 4)
       : loader(*digits, {.batch_size = batch_size, .drop_remainder = true, .seed = 5}) {

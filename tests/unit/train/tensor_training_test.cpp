@@ -1,4 +1,4 @@
-// Model::fit() on sequences of tokens, with a loss of weighted classes.
+// Tests Model::fit() on sequences of tokens, with a loss with class weights.
 #include <optional>
 #include <stdexcept>
 #include <string>
@@ -62,7 +62,7 @@ Sentences some_sentences() {
   return {from_values(words, {kSentences, kTokens}), from_values(classes, {kSentences, kTokens})};
 }
 
-// Five steps an epoch, the last one of two sentences.
+// Five steps per epoch, the last one with two sentences.
 struct Tagging {
   explicit Tagging(std::uint64_t seed, bool graph = false, std::uint64_t order = 5)
       : batches(some_sentences().words, some_sentences().classes,
@@ -108,7 +108,7 @@ TEST(TensorTraining, GraphModeHasTheBitsOfEagerMode) {
   EXPECT_TRUE(eager.weights() == graph.weights());
 }
 
-// Breaks off in a step, if there is one.
+// Is interrupted in that step, if one is given.
 FitResult train_tagging(Tagging& tagging, const std::string& folder, std::int64_t broken_step) {
   LambdaCallback breaks({.on_step_end = [=](FitState& state) {
     if (state.step == broken_step) throw std::runtime_error("broken off");
