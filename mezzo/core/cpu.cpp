@@ -68,6 +68,13 @@ const CpuFeatures& cpu_features() {
   return kFeatures;
 }
 
+bool has_vectors() { return cpu_features().avx2; }
+
+std::int64_t vector_lanes() {
+  if (cpu_features().avx512) return 16;
+  return cpu_features().avx2 ? 8 : 4;
+}
+
 bool has_fast_bf16_dot() {
 #if defined(__x86_64__)
   __builtin_cpu_init();

@@ -1,6 +1,7 @@
 // The CPU features that matter for precision.
 #pragma once
 
+#include <cstdint>
 #include <string>
 
 #include "mezzo/core/dtype.h"
@@ -25,6 +26,12 @@ Isa max_isa();
 
 // The features of this CPU, limited by max_isa().
 const CpuFeatures& cpu_features();
+
+// True if kernels that are vector loops are worth choosing where others could do the work.
+bool has_vectors();
+
+// Numbers of f32 in a vector of the widest kind, within max_isa(): 16, 8 or 4.
+std::int64_t vector_lanes();
 
 // True if the bf16 dot product does twice the arithmetic of an f32 multiply-add, as on AMD's CPUs
 // that have it. On Intel's it does half (36 against 67 GFLOP/s on one busy core of family 6, model

@@ -7,6 +7,7 @@
 #include "mezzo/kernels/cpu/conv/as_gemm/conv2d_pixels.h"
 #include "mezzo/kernels/cpu/conv/as_gemm/conv2d_pointwise.h"
 #include "mezzo/kernels/cpu/conv/as_gemm/im2col.h"
+#include "mezzo/kernels/cpu/conv/choice/choose.h"
 #include "mezzo/kernels/cpu/conv/defects.h"
 #include "mezzo/kernels/cpu/conv/direct/conv2d_direct.h"
 #include "mezzo/kernels/cpu/conv/direct/conv2d_direct_narrow.h"
@@ -173,37 +174,53 @@ void grad_weight_widened(const KernelArgs& args) { onednn::run_widened(args, gra
 }  // namespace
 
 extern const KernelList conv2d{
-    {{{"cpu_fully_connected", conv::supports_fully_connected, conv::run_fully_connected},
-      {"cpu_im2col", conv::supports_im2col, conv::run_im2col},
-      {"cpu_winograd", conv::supports_winograd, conv::run_winograd},
-      {"cpu_pixels", conv::supports_pixels, conv::run_pixels, conv::normalises_pixels},
-      {"cpu_direct", conv::supports_direct, conv::run_direct},
-      {"cpu_planar", conv::supports_planar, conv::run_planar},
-      {"cpu_direct_narrow", conv::supports_direct_narrow, conv::run_direct_narrow},
+    {{{conv::kFullyConnected.name, conv::takes<conv::kFullyConnected, conv::forward_problem>,
+       conv::run_fully_connected},
+      {conv::kIm2col.name, conv::takes<conv::kIm2col, conv::forward_problem>, conv::run_im2col},
+      {conv::kWinograd.name, conv::takes<conv::kWinograd, conv::forward_problem>,
+       conv::run_winograd},
+      {conv::kPixels.name, conv::takes<conv::kPixels, conv::forward_problem>, conv::run_pixels,
+       conv::normalises_pixels},
+      {conv::kDirect.name, conv::takes<conv::kDirect, conv::forward_problem>, conv::run_direct},
+      {conv::kPlanar.name, conv::takes<conv::kPlanar, conv::forward_problem>, conv::run_planar},
+      {conv::kDirectNarrow.name, conv::takes<conv::kDirectNarrow, conv::forward_problem>,
+       conv::run_direct_narrow},
       {"cpu_onednn", supports_forward, forward},
       {kWidened, onednn::supports_widened, forward_widened}}}};
 extern const KernelList conv2d_grad_input{
-    {{{"cpu_fully_connected", conv::supports_fully_connected_grad_input,
+    {{{conv::kFullyConnected.name, conv::takes<conv::kFullyConnected, conv::grad_input_problem>,
        conv::run_fully_connected_grad_input},
-      {"cpu_im2col", conv::supports_im2col_grad_input, conv::run_im2col_grad_input},
-      {"cpu_col2im", conv::supports_col2im_grad_input, conv::run_col2im_grad_input},
-      {"cpu_pixels", conv::supports_pixels_grad_input, conv::run_pixels_grad_input},
-      {"cpu_onednn_1x1", conv::supports_pointwise, conv::grad_input_pointwise},
-      {"cpu_winograd", conv::supports_winograd_grad_input, conv::run_winograd_grad_input},
-      {"cpu_direct", conv::supports_direct_grad_input, conv::run_direct_grad_input},
-      {"cpu_planar", conv::supports_planar_grad_input, conv::run_planar_grad_input},
-      {"cpu_row_sums", conv::supports_row_sums, conv::run_row_sums},
-      {"cpu_direct_narrow", conv::supports_direct_narrow_grad_input,
+      {conv::kIm2col.name, conv::takes<conv::kIm2col, conv::grad_input_problem>,
+       conv::run_im2col_grad_input},
+      {conv::kCol2im.name, conv::takes<conv::kCol2im, conv::grad_input_problem>,
+       conv::run_col2im_grad_input},
+      {conv::kPixels.name, conv::takes<conv::kPixels, conv::grad_input_problem>,
+       conv::run_pixels_grad_input},
+      {conv::kPointwise.name, conv::takes<conv::kPointwise, conv::grad_input_problem>,
+       conv::grad_input_pointwise},
+      {conv::kWinograd.name, conv::takes<conv::kWinograd, conv::grad_input_problem>,
+       conv::run_winograd_grad_input},
+      {conv::kDirect.name, conv::takes<conv::kDirect, conv::grad_input_problem>,
+       conv::run_direct_grad_input},
+      {conv::kPlanar.name, conv::takes<conv::kPlanar, conv::grad_input_problem>,
+       conv::run_planar_grad_input},
+      {conv::kRowSums.name, conv::takes<conv::kRowSums, conv::grad_input_problem>,
+       conv::run_row_sums},
+      {conv::kDirectNarrow.name, conv::takes<conv::kDirectNarrow, conv::grad_input_problem>,
        conv::run_direct_narrow_grad_input},
       {"cpu_onednn", supports_gradient<Pass::kGradInput>, grad_input},
       {kWidened, onednn::supports_widened, grad_input_widened}}}};
 extern const KernelList conv2d_grad_weight{
-    {{{"cpu_fully_connected", conv::supports_fully_connected_grad_weight,
+    {{{conv::kFullyConnected.name, conv::takes<conv::kFullyConnected, conv::grad_weight_problem>,
        conv::run_fully_connected_grad_weight},
-      {"cpu_im2col", conv::supports_im2col_grad_weight, conv::run_im2col_grad_weight},
-      {"cpu_winograd", conv::supports_winograd_grad_weight, conv::run_winograd_grad_weight},
-      {"cpu_grad_weight", supports_grad_weight, run_grad_weight, normalises_in_grad_weight},
-      {"cpu_planar", supports_grad_weight_planar, run_grad_weight_planar},
+      {conv::kIm2col.name, conv::takes<conv::kIm2col, conv::grad_weight_problem>,
+       conv::run_im2col_grad_weight},
+      {conv::kWinograd.name, conv::takes<conv::kWinograd, conv::grad_weight_problem>,
+       conv::run_winograd_grad_weight},
+      {conv::kGradWeight.name, conv::takes<conv::kGradWeight, conv::grad_weight_problem>,
+       run_grad_weight, normalises_in_grad_weight},
+      {conv::kGradWeightPlanar.name,
+       conv::takes<conv::kGradWeightPlanar, conv::grad_weight_problem>, run_grad_weight_planar},
       {"cpu_onednn", supports_gradient<Pass::kGradWeight>, grad_weight},
       {kWidened, onednn::supports_widened, grad_weight_widened}}}};
 

@@ -4,6 +4,7 @@
 
 #include <hwy/foreach_target.h>
 
+#include "mezzo/kernels/cpu/conv/choice/choose.h"
 #include "mezzo/kernels/cpu/conv/direct/conv2d_direct.h"
 #include "mezzo/kernels/cpu/loops/layout.h"
 #include "mezzo/kernels/cpu/norm/batch_norm-inl.h"
@@ -61,7 +62,8 @@ void run_transposed(const KernelArgs& args) {
 }  // namespace
 
 extern const KernelList conv_transpose2d{
-    {{{"cpu_direct", conv::supports_direct_transposed, conv::run_direct_transposed},
+    {{{conv::kDirect.name, conv::takes<conv::kDirect, conv::transposed_problem>,
+       conv::run_direct_transposed},
       {"cpu_grad_input", vector_dtypes_only, run_transposed}}}};
 
 }  // namespace mezzo::kernels::cpu

@@ -9,6 +9,7 @@
 
 #include "mezzo/core/cpu.h"
 #include "mezzo/kernels/cpu/conv/as_gemm/conv2d_col2im.h"
+#include "mezzo/kernels/cpu/conv/choice/choose.h"
 #include "mezzo/kernels/cpu/conv/planar/conv2d_row_sums.h"
 #include "mezzo/kernels/cpu/gemm/tiles.h"
 #include "mezzo/ops/cast.h"
@@ -57,10 +58,13 @@ struct Kernel {
   Support (*supports)(const KernelArgs&);
   void (*run)(const KernelArgs&);
 };
-constexpr Kernel kWindows{"cpu_col2im", kernels::conv::supports_col2im_grad_input,
-                          kernels::conv::run_col2im_grad_input};
-constexpr Kernel kRowSums{"cpu_row_sums", kernels::conv::supports_row_sums,
-                          kernels::conv::run_row_sums};
+constexpr Kernel kWindows{
+    "cpu_col2im", kernels::conv::takes<kernels::conv::kCol2im, kernels::conv::grad_input_problem>,
+    kernels::conv::run_col2im_grad_input};
+constexpr Kernel kRowSums{
+    "cpu_row_sums",
+    kernels::conv::takes<kernels::conv::kRowSums, kernels::conv::grad_input_problem>,
+    kernels::conv::run_row_sums};
 
 ConvCall grad_call(const Kernel& kernel, const WindowCase& c, DType dtype,
                    bool f32_result = false) {

@@ -5,6 +5,7 @@
 
 #include <gtest/gtest.h>
 
+#include "mezzo/kernels/cpu/conv/choice/choose.h"
 #include "mezzo/kernels/cpu/conv/direct/conv2d_direct_narrow.h"
 #include "mezzo/kernels/cpu/gemm/tiles.h"
 #include "mezzo/ops/cast.h"
@@ -17,8 +18,6 @@ namespace {
 
 using kernels::conv::run_direct_narrow;
 using kernels::conv::run_direct_narrow_grad_input;
-using kernels::conv::supports_direct_narrow;
-using kernels::conv::supports_direct_narrow_grad_input;
 using test::check_call;
 using test::ConvCall;
 using test::is_taken;
@@ -42,7 +41,7 @@ Tensor joined_image(const Shape& shape, std::uint64_t seed) {
 ConvCall joined_call(const JoinedCase& c) {
   const Size2d size = joined_size(c);
   return {"conv2d",
-          supports_direct_narrow,
+          kernels::conv::takes<kernels::conv::kDirectNarrow, kernels::conv::forward_problem>,
           run_direct_narrow,
           joined_image(c.x, 1),
           random_tensor({c.out_channels, c.x[1], c.kernel.h, c.kernel.w}, 2, DType::kBf16),
@@ -60,7 +59,7 @@ ConvCall joined_gradient(const JoinedCase& c) {
                      c.kernel.w - 1 - p.right};
   const Size2d size = joined_size(c);
   return {"conv2d_grad_input",
-          supports_direct_narrow_grad_input,
+          kernels::conv::takes<kernels::conv::kDirectNarrow, kernels::conv::grad_input_problem>,
           run_direct_narrow_grad_input,
           joined_image(c.x, 1),
           random_tensor({c.x[1], c.out_channels, c.kernel.h, c.kernel.w}, 2, DType::kBf16),
@@ -120,15 +119,16 @@ TEST_F(ConvJoined, GradientsOfWidePadding) {
   for (const std::int64_t channels : {3, 8}) {
     const Sides padding{1, 5, 0, 40};
     const Size2d size = Conv2dAttrs{.padding = padding}.window(3).output_size({8, 9}, "conv2d");
-    const ConvCall call{"conv2d_grad_input",
-                        supports_direct_narrow_grad_input,
-                        run_direct_narrow_grad_input,
-                        joined_image({2, channels, size.h, size.w}, 1),
-                        random_tensor({channels, 20, 3, 3}, 2, DType::kBf16),
-                        Tensor(),
-                        {2, 20, 8, 9},
-                        Conv2dGradAttrs{.conv = {.padding = padding}, .size = {8, 9}},
-                        channels * 9};
+    const ConvCall call{
+        "conv2d_grad_input",
+        kernels::conv::takes<kernels::conv::kDirectNarrow, kernels::conv::grad_input_problem>,
+        run_direct_narrow_grad_input,
+        joined_image({2, channels, size.h, size.w}, 1),
+        random_tensor({channels, 20, 3, 3}, 2, DType::kBf16),
+        Tensor(),
+        {2, 20, 8, 9},
+        Conv2dGradAttrs{.conv = {.padding = padding}, .size = {8, 9}},
+        channels * 9};
     check_call(call, DType::kBf16);
   }
 }

@@ -5,6 +5,7 @@
 
 #include <gtest/gtest.h>
 
+#include "mezzo/kernels/cpu/conv/choice/choose.h"
 #include "mezzo/kernels/cpu/conv/direct/conv2d_direct.h"
 #include "mezzo/kernels/cpu/gemm/tiles.h"
 #include "mezzo/ops/cast.h"
@@ -21,9 +22,6 @@ namespace {
 using kernels::conv::run_direct;
 using kernels::conv::run_direct_grad_input;
 using kernels::conv::run_direct_transposed;
-using kernels::conv::supports_direct;
-using kernels::conv::supports_direct_grad_input;
-using kernels::conv::supports_direct_transposed;
 using test::check_call;
 using test::ConvCall;
 using test::is_taken;
@@ -51,7 +49,7 @@ Tensor weight_of(const TapsCase& c) {
 ConvCall forward_call(const TapsCase& c) {
   const Size2d size = result_size(c);
   return {"conv2d",
-          supports_direct,
+          kernels::conv::takes<kernels::conv::kDirect, kernels::conv::forward_problem>,
           run_direct,
           image(c.x, 1),
           weight_of(c),
@@ -64,7 +62,7 @@ ConvCall forward_call(const TapsCase& c) {
 ConvCall grad_input_call(const TapsCase& c) {
   const Size2d size = result_size(c);
   return {"conv2d_grad_input",
-          supports_direct_grad_input,
+          kernels::conv::takes<kernels::conv::kDirect, kernels::conv::grad_input_problem>,
           run_direct_grad_input,
           image({c.x[0], c.out_channels, size.h, size.w}, 1),
           weight_of(c),
@@ -78,7 +76,7 @@ ConvCall grad_input_call(const TapsCase& c) {
 ConvCall transposed_call(const TapsCase& c) {
   ConvCall call = grad_input_call(c);
   call.op = "conv_transpose2d";
-  call.supports = supports_direct_transposed;
+  call.supports = kernels::conv::takes<kernels::conv::kDirect, kernels::conv::transposed_problem>;
   call.run = run_direct_transposed;
   const Size2d from = result_size(c);
   const Size2d span = c.attrs.window(c.kernel).span();

@@ -2,6 +2,7 @@
 #include <gtest/gtest.h>
 
 #include "mezzo/kernels/cpu/conv/as_gemm/conv2d_fully_connected.h"
+#include "mezzo/kernels/cpu/conv/choice/choose.h"
 #include "mezzo/ops/arithmetic.h"
 #include "mezzo/ops/cast.h"
 #include "mezzo/ops/conv2d.h"
@@ -52,7 +53,7 @@ std::vector<WholeCase> whole_cases() {
 
 ConvCall forward_call(const WholeCase& c, DType dtype) {
   return {"conv2d",
-          kernels::conv::supports_fully_connected,
+          kernels::conv::takes<kernels::conv::kFullyConnected, kernels::conv::forward_problem>,
           kernels::conv::run_fully_connected,
           random_tensor(c.x, 1, dtype),
           random_tensor(c.weight(), 2, dtype),
@@ -64,7 +65,7 @@ ConvCall forward_call(const WholeCase& c, DType dtype) {
 
 ConvCall grad_input_call(const WholeCase& c, DType dtype) {
   return {"conv2d_grad_input",
-          kernels::conv::supports_fully_connected_grad_input,
+          kernels::conv::takes<kernels::conv::kFullyConnected, kernels::conv::grad_input_problem>,
           kernels::conv::run_fully_connected_grad_input,
           random_tensor(c.y(), 1, dtype),
           random_tensor(c.weight(), 2, dtype),
@@ -76,7 +77,7 @@ ConvCall grad_input_call(const WholeCase& c, DType dtype) {
 
 ConvCall grad_weight_call(const WholeCase& c, DType dtype) {
   return {"conv2d_grad_weight",
-          kernels::conv::supports_fully_connected_grad_weight,
+          kernels::conv::takes<kernels::conv::kFullyConnected, kernels::conv::grad_weight_problem>,
           kernels::conv::run_fully_connected_grad_weight,
           random_tensor(c.y(), 1, dtype),
           random_tensor(c.x, 2, dtype),
@@ -154,7 +155,7 @@ TEST(ConvWhole, LeavesWhatWouldBeMostlyZerosToOthers) {
     const ConvCall call = forward_call(c, DType::kF32);
     Tensor out = empty(c.y(), DType::kF32, Format::kChannelsLast);
     const auto in = call.inputs();
-    EXPECT_FALSE(kernels::conv::supports_fully_connected({in, {&out, 1}, call.attrs}))
+    EXPECT_FALSE(call.supports({in, {&out, 1}, call.attrs}))
         << concat(c.x);
   }
 }

@@ -6,6 +6,7 @@
 #include <gtest/gtest.h>
 
 #include "mezzo/kernels/cpu/conv/as_gemm/conv2d_im2col.h"
+#include "mezzo/kernels/cpu/conv/choice/choose.h"
 #include "mezzo/ops/cast.h"
 #include "mezzo/ops/conv2d.h"
 #include "mezzo/ops/conv2d_attrs.h"
@@ -19,9 +20,6 @@ namespace {
 using kernels::conv::run_im2col;
 using kernels::conv::run_im2col_grad_input;
 using kernels::conv::run_im2col_grad_weight;
-using kernels::conv::supports_im2col;
-using kernels::conv::supports_im2col_grad_input;
-using kernels::conv::supports_im2col_grad_weight;
 using test::check_call;
 using test::ConvCall;
 using test::is_taken;
@@ -61,7 +59,7 @@ Tensor weight_of(const PatchCase& c, DType dtype) {
 
 ConvCall forward_call(const PatchCase& c, DType dtype) {
   return {"conv2d",
-          supports_im2col,
+          kernels::conv::takes<kernels::conv::kIm2col, kernels::conv::forward_problem>,
           run_im2col,
           image(c.x, 1, dtype),
           weight_of(c, dtype),
@@ -73,7 +71,7 @@ ConvCall forward_call(const PatchCase& c, DType dtype) {
 
 ConvCall grad_input_call(const PatchCase& c, DType dtype, bool f32_result = false) {
   return {"conv2d_grad_input",
-          supports_im2col_grad_input,
+          kernels::conv::takes<kernels::conv::kIm2col, kernels::conv::grad_input_problem>,
           run_im2col_grad_input,
           image(result_of(c), 1, dtype),
           weight_of(c, dtype),
@@ -87,7 +85,7 @@ ConvCall grad_input_call(const PatchCase& c, DType dtype, bool f32_result = fals
 ConvCall grad_weight_call(const PatchCase& c, DType dtype, bool f32_result = false) {
   const Shape result = result_of(c);
   return {"conv2d_grad_weight",
-          supports_im2col_grad_weight,
+          kernels::conv::takes<kernels::conv::kIm2col, kernels::conv::grad_weight_problem>,
           run_im2col_grad_weight,
           image(result, 1, dtype),
           image(c.x, 2, dtype),

@@ -6,6 +6,7 @@
 
 #include "mezzo/core/cpu.h"
 #include "mezzo/kernels/cpu/conv/as_gemm/conv2d_pixels.h"
+#include "mezzo/kernels/cpu/conv/choice/choose.h"
 #include "mezzo/kernels/cpu/gemm/tiles.h"
 #include "mezzo/ops/cast.h"
 #include "mezzo/ops/conv2d.h"
@@ -52,7 +53,7 @@ std::vector<PixelCase> pixel_cases() {
 
 ConvCall forward_call(const PixelCase& c, Unit unit) {
   return {"conv2d",
-          kernels::conv::supports_pixels,
+          kernels::conv::takes<kernels::conv::kPixels, kernels::conv::forward_problem>,
           unit == Unit::kTiles ? run_by<Unit::kTiles> : run_by<Unit::kDots>,
           to_format(random_tensor(c.x, 1, DType::kBf16), Format::kChannelsLast),
           random_tensor({c.out_channels, c.x[1], 1, 1}, 2, DType::kBf16),
@@ -66,7 +67,7 @@ ConvCall forward_call(const PixelCase& c, Unit unit) {
 ConvCall grad_input_call(const PixelCase& c, Unit unit) {
   ConvCall call = forward_call(c, unit);
   call.op = "conv2d_grad_input";
-  call.supports = kernels::conv::supports_pixels_grad_input;
+  call.supports = kernels::conv::takes<kernels::conv::kPixels, kernels::conv::grad_input_problem>;
   call.run =
       unit == Unit::kTiles ? run_grad_input_by<Unit::kTiles> : run_grad_input_by<Unit::kDots>;
   call.b = random_tensor({c.x[1], c.out_channels, 1, 1}, 2, DType::kBf16);

@@ -6,6 +6,7 @@
 #include <gtest/gtest.h>
 
 #include "mezzo/core/cpu.h"
+#include "mezzo/kernels/cpu/conv/choice/choose.h"
 #include "mezzo/kernels/cpu/conv/planar/conv2d_planar.h"
 #include "mezzo/ops/conv2d_attrs.h"
 #include "tests/unit/ops/conv_call.h"
@@ -149,7 +150,9 @@ TEST(ConvPlanar, IsTakenWhereVectorsOfChannelsWouldBeEmpty) {
     const ConvCall call = forward(c, dtype);
     Tensor out = empty(call.result, dtype, Format::kChannelsLast);
     const auto inputs = call.inputs();
-    return static_cast<bool>(kernels::conv::supports_planar({inputs, {&out, 1}, call.attrs}));
+    return static_cast<bool>(
+        kernels::conv::takes<kernels::conv::kPlanar, kernels::conv::forward_problem>(
+            {inputs, {&out, 1}, call.attrs}));
   };
   const Conv2dAttrs same{.padding = {2, 2, 2, 2}};
   for (const DType dtype : test::kVectorDTypes) {

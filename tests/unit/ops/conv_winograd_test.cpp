@@ -10,6 +10,7 @@
 
 #include "mezzo/core/allocator.h"
 #include "mezzo/core/cpu.h"
+#include "mezzo/kernels/cpu/conv/choice/choose.h"
 #include "mezzo/kernels/cpu/conv/winograd/conv2d_winograd.h"
 #include "mezzo/ops/cast.h"
 #include "mezzo/ops/conv2d_attrs.h"
@@ -423,7 +424,8 @@ TEST(ConvWinogradKernel, LeavesMoreToAFastDotProduct) {
     Tensor y = empty(c.result_shape(), DType::kBf16, Format::kChannelsLast);
     const std::array<const Tensor*, 3> inputs{&x, &weight, &none};
     const Attrs attrs = Conv2dAttrs{.padding = c.padding};
-    return !kernels::conv::supports_winograd({inputs, {&y, 1}, attrs});
+    return !kernels::conv::takes<kernels::conv::kWinograd, kernels::conv::forward_problem>(
+        {inputs, {&y, 1}, attrs});
   };
   for (const WinogradCase& c : kTaken) EXPECT_EQ(is_left(c), !is_taken(DType::kBf16));
   for (const WinogradCase& c : kLeft) {

@@ -7,6 +7,7 @@
 
 #include "mezzo/core/cpu.h"
 #include "mezzo/core/random.h"
+#include "mezzo/kernels/cpu/conv/choice/choose.h"
 #include "mezzo/kernels/cpu/gemm/tiles.h"
 #include "mezzo/ops/cast.h"
 #include "mezzo/ops/dispatcher/call.h"
@@ -127,7 +128,9 @@ TEST(GradWeightOfF32, IsLeftToOtherKernelsWhereThoseAreFaster) {
     const Tensor x = randn({2, channels, 8, 8});
     const Attrs attrs(Conv2dGradAttrs{{.stride = stride}, kernel, false});
     const std::array<const Tensor*, 2> inputs{&grad, &x};
-    return static_cast<bool>(kernels::supports_grad_weight({inputs, {}, attrs}));
+    return static_cast<bool>(
+        kernels::conv::takes<kernels::conv::kGradWeight, kernels::conv::grad_weight_problem>(
+            {inputs, {}, attrs}));
   };
   EXPECT_EQ(takes(64, 3, 2), can);
   EXPECT_EQ(takes(67, {1, 3}, {1, 2}), can);

@@ -177,6 +177,14 @@ Problem gradient_problem(const KernelArgs& args, Pass pass) {
           /*has_bias=*/false};
 }
 
+Problem grad_input_problem(const KernelArgs& args) {
+  return gradient_problem(args, Pass::kGradInput);
+}
+
+Problem grad_weight_problem(const KernelArgs& args) {
+  return gradient_problem(args, Pass::kGradWeight);
+}
+
 Problem transposed_problem(const KernelArgs& args) {
   return {Pass::kGradInput,
           args.output().shape(),
@@ -204,14 +212,6 @@ Support supports_vector_tensors(const KernelArgs& args) {
       args.inputs, [](const Tensor* input) { return input->defined() && input->numel() == 0; });
   return is_empty || args.output().numel() == 0 ? Support::no("a tensor has no elements")
                                                 : Support::yes();
-}
-
-Support supports_bf16_tensors(const KernelArgs& args) {
-  for (const Tensor* tensor : {&args.input(0), &args.input(1), &args.output()}) {
-    if (tensor->dtype() != DType::kBf16) return Support::no("only bf16 is multiplied so");
-    if (tensor->numel() == 0) return Support::no("a tensor has no elements");
-  }
-  return Support::yes();
 }
 
 memory image_memory(const Tensor& tensor) {

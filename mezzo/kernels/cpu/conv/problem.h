@@ -33,6 +33,8 @@ struct Problem {
 // The problem of a call of conv2d, and of a call of one of its gradients.
 Problem forward_problem(const KernelArgs& args);
 Problem gradient_problem(const KernelArgs& args, Pass pass);
+Problem grad_input_problem(const KernelArgs& args);
+Problem grad_weight_problem(const KernelArgs& args);
 // The problem of a call of conv_transpose2d: the gradient of a convolution with respect to its
 // input, with a bias.
 Problem transposed_problem(const KernelArgs& args);
@@ -45,9 +47,6 @@ Support support(const Problem& problem);
 
 // Yes if vector kernels compute the operands' dtypes, and operands and result have elements.
 Support supports_vector_tensors(const KernelArgs& args);
-
-// Yes if both operands and the result are bf16 and have elements.
-Support supports_bf16_tensors(const KernelArgs& args);
 
 // The memory of an image, dense and channels-last.
 dnnl::memory image_memory(const Tensor& tensor);

@@ -12,7 +12,6 @@
 #include "mezzo/core/scratch.h"
 #include "mezzo/kernels/cpu/conv/as_gemm/col2im.h"
 #include "mezzo/kernels/cpu/conv/problem.h"
-#include "mezzo/kernels/cpu/gemm/tiles.h"
 #include "mezzo/kernels/cpu/loops/layout.h"
 #include "mezzo/kernels/cpu/simd/simd-inl.h"
 #include "mezzo/ops/all.h"
@@ -100,33 +99,6 @@ namespace {
 
 HWY_EXPORT(sum_windows);
 
-// Conditions for a gain. docs/benchmarks/convolutions.md gives one thread's time relative to the
-// next kernels:
-//
-// | case                         | relative time |
-// |------------------------------|---------------|
-// | these conditions hold        | 0.2 to 0.8    |
-// | stride 1                     | 0.9 to 1.8    |
-// | fewer channels of the result | up to 1.6     |
-// | more channels of the image   | 0.3 to 2.1    |
-//
-// Without the tile unit, cpu_row_sums is faster.
-Support is_worth_it(const Problem& p) {
-  if (p.dtype != DType::kBf16 || !has_tiles()) return Support::no("only for bf16 on the tile unit");
-  if (p.attrs.stride == Size2d(1)) return Support::no("only at a stride");
-  if (p.weight[1] > 8) return Support::no("only for images of few channels");
-  return p.weight[0] >= 32 ? Support::yes() : Support::no("only for many channels of the result");
-}
-
-Support supports_call(const KernelArgs& args, const Problem& p) {
-  const Support tensors = supports_vector_tensors(args);
-  if (!tensors) return tensors;
-  if (p.attrs.groups != 1 || p.attrs.dilation != Size2d(1)) {
-    return Support::no("only without groups or dilation");
-  }
-  return is_worth_it(p);
-}
-
 // x as a dense row-major matrix over the same memory; x is dense and channels-last.
 Tensor as_matrix(const Tensor& x, std::int64_t rows) {
   const std::int64_t columns = x.numel() / rows;
@@ -142,10 +114,6 @@ std::int64_t images_at_once(const Problem& p) {
 }
 
 }  // namespace
-
-Support supports_col2im_grad_input(const KernelArgs& args) {
-  return supports_call(args, gradient_problem(args, Pass::kGradInput));
-}
 
 void run_col2im_grad_input(const KernelArgs& args) {
   const Problem p = gradient_problem(args, Pass::kGradInput);

@@ -8,10 +8,6 @@
 
 namespace mezzo::kernels::conv {
 
-// Yes at strides above 1, for images of few channels and results of many, without groups or
-// dilation.
-Support supports_col2im_grad_input(const KernelArgs& args);
-
 // Computes f32 sums, rounded once. The bits do not depend on the number of threads.
 void run_col2im_grad_input(const KernelArgs& args);
 

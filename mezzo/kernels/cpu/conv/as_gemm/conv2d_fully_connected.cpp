@@ -14,17 +14,6 @@
 namespace mezzo::kernels::conv {
 namespace {
 
-Support supports_call(const KernelArgs& args, const Problem& problem) {
-  const Support dtypes = vector_dtypes_only(args);
-  if (!dtypes) return dtypes;
-  const bool is_empty = std::ranges::any_of(
-      args.inputs, [](const Tensor* input) { return input->defined() && input->numel() == 0; });
-  if (is_empty) return Support::no("an input has no elements");
-  if (problem.attrs.groups != 1) return Support::no("only for one group");
-  return PixelPairs::are_worth_it(problem) ? Support::yes()
-                                           : Support::no("only for many images of a few pixels");
-}
-
 // The images as rows of [pixels * channels] over the same memory; they are dense and channels-last.
 Tensor as_rows(const Tensor& images) {
   const Shape& shape = images.shape();
@@ -52,18 +41,6 @@ Tensor repeat(const Tensor& bias, std::int64_t times) {
 }
 
 }  // namespace
-
-Support supports_fully_connected(const KernelArgs& args) {
-  return supports_call(args, forward_problem(args));
-}
-
-Support supports_fully_connected_grad_input(const KernelArgs& args) {
-  return supports_call(args, gradient_problem(args, Pass::kGradInput));
-}
-
-Support supports_fully_connected_grad_weight(const KernelArgs& args) {
-  return supports_call(args, gradient_problem(args, Pass::kGradWeight));
-}
 
 void run_fully_connected(const KernelArgs& args) {
   const PixelPairs pairs(forward_problem(args));

@@ -10,11 +10,6 @@
 
 namespace mezzo::kernels::conv {
 
-// Yes for one group, many images of few pixels, and windows that leave little of the matrix empty.
-Support supports_fully_connected(const KernelArgs& args);
-Support supports_fully_connected_grad_input(const KernelArgs& args);
-Support supports_fully_connected_grad_weight(const KernelArgs& args);
-
 // Compute f32 sums, rounded once. Values of x that are not finite may make results NaN that they
 // meet only with a factor of 0.
 void run_fully_connected(const KernelArgs& args);

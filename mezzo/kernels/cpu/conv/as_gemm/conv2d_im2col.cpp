@@ -12,44 +12,6 @@
 namespace mezzo::kernels::conv {
 namespace {
 
-// Conditions for a gain. docs/benchmarks/convolutions.md gives one thread's time relative to the
-// next kernels:
-//
-// | pass                               | relative time                      |
-// |------------------------------------|------------------------------------|
-// | image gradient, channels % 16 != 0 | 0.001 to 0.8                       |
-// | other image gradients              | 0.8 to 1.6                         |
-// | forward and weight gradient        | 0.4 to 1.1 if taken, else 0.9 to 3 |
-Support is_worth_it(const Problem& p) {
-  constexpr std::int64_t kVector = 16;
-  const bool is_odd = p.weight[1] % kVector != 0;
-  if (p.pass == Pass::kGradInput) {
-    constexpr std::int64_t kLeastPiece = 6;  // values that are copied at a time
-    return is_odd && p.weight[1] * p.weight[3] >= kLeastPiece
-               ? Support::yes()
-               : Support::no("others are as fast for so many channels");
-  }
-  const std::int64_t least = is_odd ? 512 : 1024;
-  return p.weight[1] * p.weight[2] * p.weight[3] >= least
-             ? Support::yes()
-             : Support::no("others are as fast for so small patches");
-}
-
-Support supports_call(const KernelArgs& args, const Problem& p) {
-  const Support tensors = supports_vector_tensors(args);
-  if (!tensors) return tensors;
-  const Size2d kernel{p.weight[2], p.weight[3]};
-  const Conv2dAttrs& a = p.attrs;
-  if (kernel == Size2d(1)) return Support::no("only for windows of several pixels");
-  if (a.stride.h < kernel.h || a.stride.w < kernel.w) {
-    return Support::no("only for windows that do not overlap");
-  }
-  if (a.padding != Sides{} || a.groups != 1 || a.dilation != Size2d(1)) {
-    return Support::no("only without padding, groups or dilation");
-  }
-  return is_worth_it(p);
-}
-
 PatchGrid grid_of(const Problem& p) {
   return {.count = {p.y[2], p.y[3]}, .size = {p.weight[2], p.weight[3]}, .stride = p.attrs.stride};
 }
@@ -71,18 +33,6 @@ void run_op(const OpDef& op, const std::array<const Tensor*, 3>& inputs, Tensor 
 }
 
 }  // namespace
-
-Support supports_im2col(const KernelArgs& args) {
-  return supports_call(args, forward_problem(args));
-}
-
-Support supports_im2col_grad_input(const KernelArgs& args) {
-  return supports_call(args, gradient_problem(args, Pass::kGradInput));
-}
-
-Support supports_im2col_grad_weight(const KernelArgs& args) {
-  return supports_call(args, gradient_problem(args, Pass::kGradWeight));
-}
 
 void run_im2col(const KernelArgs& args) {
   const Problem p = forward_problem(args);

@@ -8,12 +8,6 @@
 
 namespace mezzo::kernels::conv {
 
-// Yes for windows of several pixels that do not overlap, without padding, dilation or groups, where
-// this is faster: image gradients with few or odd channels, and windows of many values.
-Support supports_im2col(const KernelArgs& args);
-Support supports_im2col_grad_input(const KernelArgs& args);
-Support supports_im2col_grad_weight(const KernelArgs& args);
-
 // Compute f32 sums, rounded once.
 void run_im2col(const KernelArgs& args);
 void run_im2col_grad_input(const KernelArgs& args);

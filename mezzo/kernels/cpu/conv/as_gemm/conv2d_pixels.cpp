@@ -38,18 +38,6 @@ Sizes grad_input_sizes(const KernelArgs& args) {
   return sizes_of(args.input(0), args.output(), args.input(0));
 }
 
-Support supports_sizes(const Sizes& sizes) {
-  if (sizes.inner % kBlock != 0 || sizes.outer % kBlock != 0) {
-    return Support::no("only for multiples of 32 channels");
-  }
-  return Support::yes();
-}
-
-Support supports_operands(const KernelArgs& args) {
-  if (!bf16_unit()) return Support::no("this CPU has neither AMX nor a fast bf16 dot product");
-  return supports_bf16_tensors(args);
-}
-
 // The number of parts into which columns are divided among threads if there are few strips.
 std::int64_t column_parts_for(std::int64_t strips, std::int64_t columns) {
   constexpr std::int64_t kPartsOfThread = 4;  // enough that the threads finish at about one time
@@ -179,25 +167,8 @@ void run_grad_input(const KernelArgs& args, Unit unit) {
 
 }  // namespace
 
-Support supports_pixels(const KernelArgs& args) {
-  const Support operands = supports_operands(args);
-  if (!operands) return operands;
-  const Shape& weight = args.input(1).shape();
-  if (!args.attrs<Conv2dAttrs>().is_pointwise({weight[2], weight[3]})) {
-    return Support::no("only for plain 1x1 kernels");
-  }
-  return supports_sizes(forward_sizes(args));
-}
-
 bool normalises_pixels(const KernelArgs& args, std::size_t input, bool adds) {
   return input == 0 && !adds && is_one_chunk(forward_sizes(args));
-}
-
-Support supports_pixels_grad_input(const KernelArgs& args) {
-  const Support operands = supports_operands(args);
-  if (!operands) return operands;
-  if (!is_pointwise(args)) return Support::no("only for plain 1x1 kernels");
-  return supports_sizes(grad_input_sizes(args));
 }
 
 void run_pixels(const KernelArgs& args, Unit unit) {

@@ -15,11 +15,6 @@
 
 namespace mezzo::kernels::conv {
 
-// Yes for bf16, 1x1 kernels without padding or groups, and multiples of 32 channels, at any stride.
-// oneDNN's strided ones are not trusted (defects.h).
-Support supports_pixels(const KernelArgs& args);
-Support supports_pixels_grad_input(const KernelArgs& args);
-
 // Yes for images without a residual, if the whole weight is read for each strip of pixels.
 bool normalises_pixels(const KernelArgs& args, std::size_t input, bool adds);
 

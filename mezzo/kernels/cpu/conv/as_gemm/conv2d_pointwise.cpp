@@ -30,13 +30,6 @@ bool is_pointwise(const KernelArgs& args) {
   return args.attrs<Conv2dGradAttrs>().conv.is_pointwise({weight[2], weight[3]});
 }
 
-Support supports_pointwise(const KernelArgs& args) {
-  const Support dtypes = onednn::supports_dtypes(args);
-  if (!dtypes) return dtypes;
-  if (!is_pointwise(args)) return Support::no("only for 1x1 kernels without padding or groups");
-  return support(pointwise_problem(args));
-}
-
 void grad_input_pointwise(const KernelArgs& args) {
   onednn::guarded("conv2d_grad_input", args, [&] {
     const Problem p = pointwise_problem(args);

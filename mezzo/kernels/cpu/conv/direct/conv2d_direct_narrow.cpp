@@ -5,7 +5,6 @@
 #include "mezzo/core/parallel.h"
 #include "mezzo/kernels/cpu/conv/direct/direct_narrow.h"
 #include "mezzo/kernels/cpu/conv/problem.h"
-#include "mezzo/kernels/cpu/gemm/tiles.h"
 #include "mezzo/kernels/cpu/loops/layout.h"
 
 namespace mezzo::kernels::conv {
@@ -13,64 +12,6 @@ namespace {
 
 using direct_narrow::Plan;
 using direct_narrow::Weight;
-
-constexpr std::int64_t kTileWidth = 32;  // values in a row of a tile
-
-// The input gradient is a convolution of the result's gradient with the rotated kernel.
-direct_narrow::Problem joined_problem(const Problem& p) {
-  const Size2d kernel{p.weight[2], p.weight[3]};
-  const Size2d x{p.x[2], p.x[3]};
-  const Size2d y{p.y[2], p.y[3]};
-  const Sides& padding = p.attrs.padding;
-  if (p.pass == Pass::kForward) {
-    return {.images = p.x[0],
-            .x = x,
-            .y = y,
-            .kernel = kernel,
-            .top = padding.top,
-            .left = padding.left,
-            .channels = p.weight[1],
-            .outs = p.weight[0]};
-  }
-  return {.images = p.x[0],
-          .x = y,
-          .y = x,
-          .kernel = kernel,
-          .top = kernel.h - 1 - padding.top,
-          .left = kernel.w - 1 - padding.left,
-          .channels = p.weight[0],
-          .outs = p.weight[1]};
-}
-
-Support supports_operands(const KernelArgs& args) {
-  if (!has_tiles()) return Support::no("this CPU has no AMX");
-  return supports_bf16_tensors(args);
-}
-
-// Conditions under which this takes 0.4 to 0.95 of oneDNN 2.6.3's time on two threads
-// (docs/benchmarks/convolutions.md). It takes up to 1.15 if more than half of the tiles are empty
-// because the values of a kernel's row cannot be cut evenly. Forward, images of 16 channels take
-// 1.05.
-Support is_worth_it(const Problem& problem, const direct_narrow::Problem& p) {
-  const bool is_forward = problem.pass == Pass::kForward;
-  if (p.channels > (is_forward ? 15 : 16)) return Support::no("only for few channels");
-  if (p.outs > 64) return Support::no("only for few channels of the result");
-  const Plan plan(p);
-  if (plan.blocks == 0) return Support::no("the kernel's rows cannot be divided");
-  const bool is_full = plan.blocks == 1 || 2 * plan.width >= kTileWidth;
-  return is_full ? Support::yes() : Support::no("most of the tiles would be empty");
-}
-
-Support supports(const Problem& problem) {
-  const Conv2dAttrs& a = problem.attrs;
-  if (a.groups != 1) return Support::no("only without groups");
-  if (a.dilation != Size2d(1)) return Support::no("only without dilation");
-  if (a.stride != Size2d(1)) return Support::no("only at stride 1");
-  const direct_narrow::Problem p = joined_problem(problem);
-  if (p.kernel.w == 1) return Support::no("only for kernels of several columns");
-  if (p.top < 0 || p.left < 0) return Support::no("the padding is wider than the kernel");
-  return is_worth_it(problem, p);
-}
 
 Weight weight_of(const Tensor& weight, Pass pass) {
   const Strides& s = weight.strides();
@@ -81,7 +22,7 @@ Weight weight_of(const Tensor& weight, Pass pass) {
 }
 
 void run(const Problem& problem, const KernelArgs& args) {
-  const Plan plan(joined_problem(problem));
+  const Plan plan(direct_narrow::problem_of(problem));
   const Tensor tiles = empty({plan.weight_tiles() << 10}, DType::kU8);
   auto* const weight = static_cast<char*>(tiles.mutable_raw_data());
   direct_narrow::pack(plan, weight_of(args.input(1), problem.pass), weight);
@@ -101,16 +42,6 @@ void run(const Problem& problem, const KernelArgs& args) {
 }
 
 }  // namespace
-
-Support supports_direct_narrow(const KernelArgs& args) {
-  const Support operands = supports_operands(args);
-  return operands ? supports(forward_problem(args)) : operands;
-}
-
-Support supports_direct_narrow_grad_input(const KernelArgs& args) {
-  const Support operands = supports_operands(args);
-  return operands ? supports(gradient_problem(args, Pass::kGradInput)) : operands;
-}
 
 void run_direct_narrow(const KernelArgs& args) { run(forward_problem(args), args); }
 void run_direct_narrow_grad_input(const KernelArgs& args) {

@@ -10,6 +10,31 @@
 #include "mezzo/kernels/cpu/gemm/tiles.h"
 
 namespace mezzo::kernels::direct_narrow {
+
+Problem problem_of(const conv::Problem& p) {
+  const Size2d kernel{p.weight[2], p.weight[3]};
+  const Size2d x{p.x[2], p.x[3]};
+  const Size2d y{p.y[2], p.y[3]};
+  const Sides& padding = p.attrs.padding;
+  if (p.pass == conv::Pass::kForward) {
+    return {.images = p.x[0],
+            .x = x,
+            .y = y,
+            .kernel = kernel,
+            .top = padding.top,
+            .left = padding.left,
+            .channels = p.weight[1],
+            .outs = p.weight[0]};
+  }
+  return {.images = p.x[0],
+          .x = y,
+          .y = x,
+          .kernel = kernel,
+          .top = kernel.h - 1 - padding.top,
+          .left = kernel.w - 1 - padding.left,
+          .channels = p.weight[0],
+          .outs = p.weight[1]};
+}
 namespace {
 
 constexpr std::int64_t kMostWidth = 32;  // values in a tile's row

@@ -17,6 +17,9 @@ struct Problem {
   std::int64_t top = 0, left = 0;  // padding
   std::int64_t channels = 0, outs = 0;
 };
+// Of a convolution, or of the gradient of one by its input, which is a convolution of the result's
+// gradient with the turned kernel.
+Problem problem_of(const conv::Problem& problem);
 
 // How the work is divided. No result depends on the number of threads.
 struct Plan {

@@ -2,6 +2,7 @@
 #pragma once
 
 #include "mezzo/kernels/cpu/conv/grad_weight/grad_weight_plan.h"
+#include "mezzo/kernels/cpu/conv/problem.h"
 #include "mezzo/kernels/kernel.h"
 
 namespace mezzo::kernels {
@@ -12,13 +13,9 @@ namespace grad_weight {
 Products products_for(DType dtype);
 // The problem of a call of conv2d_grad_weight.
 Problem problem_of(const KernelArgs& args, Products products);
+Problem problem_of(const conv::Problem& problem, Products products);
 
 }  // namespace grad_weight
-
-// Whether the kernel takes this call of conv2d_grad_weight. It takes 16-bit images, one group, and
-// at least 8 channels on both sides (with AMX, a few of x), and needs AVX2. It takes f32 images
-// where other kernels are slower.
-Support supports_grad_weight(const KernelArgs& args);
 
 // Yes for x, which is normalised as it is copied, unless columns are joined
 // (grad_weight_columns.h).

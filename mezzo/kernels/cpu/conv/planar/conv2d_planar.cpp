@@ -7,14 +7,12 @@
 
 #include <hwy/foreach_target.h>
 
-#include "mezzo/core/cpu.h"
 #include "mezzo/core/math.h"
 #include "mezzo/kernels/cpu/conv/planar/conv2d_planar-inl.h"
 #include "mezzo/kernels/cpu/conv/planar/conv2d_planar_call.h"
-#include "mezzo/kernels/cpu/conv/planar/conv2d_row_sums.h"
+#include "mezzo/kernels/cpu/conv/planar/planar_problem.h"
 #include "mezzo/kernels/cpu/conv/planar/planar_rows-inl.h"
 #include "mezzo/kernels/cpu/conv/problem.h"
-#include "mezzo/kernels/cpu/gemm/tiles.h"
 #include "mezzo/kernels/cpu/loops/layout.h"
 #include "mezzo/kernels/cpu/simd/interleave-inl.h"
 
@@ -182,105 +180,9 @@ HWY_AFTER_NAMESPACE();
 namespace mezzo::kernels::conv {
 namespace {
 
-using planar::kMostChannels;
-
 HWY_EXPORT(convolve_planar);
 
-// The vector instructions for a vector of pixels. The constants are measured
-// (docs/benchmarks/convolutions.md). The pixels between rows are computed, too.
-std::int64_t instructions(const planar::Problem& p) {
-  constexpr std::int64_t kCopied = 30;  // per channel copied to a line
-  constexpr std::int64_t kWritten = 10;
-  const std::int64_t taps = p.kernel.h * p.kernel.w;
-  const std::int64_t between = p.attrs.dilation.w * (p.kernel.w - 1) / p.attrs.stride.w;
-  const std::int64_t sums = taps * p.out_channels * (p.y.w + between) / p.y.w;
-  const std::int64_t copies = kCopied * p.attrs.stride.h * p.attrs.stride.w;
-  return p.in_channels * (sums + copies) + kWritten * p.out_channels;
-}
-
-// The vector instructions that oneDNN takes; its vectors hold the output channels of one pixel.
-std::int64_t onednn_instructions(const planar::Problem& p, DType dtype) {
-  constexpr std::int64_t kBesides = 10;
-  const std::int64_t lanes = cpu_features().avx512 ? 16 : 8;
-  std::int64_t products = p.in_channels;
-  if (dtype == DType::kBf16 && has_tiles()) products = (p.in_channels + 31) / 32 * 2;
-  if (dtype == DType::kBf16 && has_fast_bf16_dot()) products = (p.in_channels + 1) / 2;
-  return lanes * (p.kernel.h * p.kernel.w * products + kBesides);
-}
-
-bool is_worth_copying(const planar::Problem& p, DType dtype) {
-  // In shorter rows, too large a share of the computed pixels lies between rows.
-  constexpr std::int64_t kShortRow = 16;
-  if (p.y.w < kShortRow) return false;
-  return 10 * instructions(p) < 9 * onednn_instructions(p, dtype);
-}
-
-planar::Problem planar_problem(const Problem& p) {
-  return {.images = p.x[0],
-          .in_channels = p.x[1],
-          .out_channels = p.y[1],
-          .x = {p.x[2], p.x[3]},
-          .y = {p.y[2], p.y[3]},
-          .kernel = {p.weight[2], p.weight[3]},
-          .attrs = p.attrs};
-}
-
-// The problem of the input gradient: a convolution of y's gradient. Its padding makes the first
-// window end at the first pixel of x.
-planar::Problem turned_problem(const Problem& p) {
-  planar::Problem turned = planar_problem(p);
-  std::swap(turned.in_channels, turned.out_channels);
-  std::swap(turned.x, turned.y);
-  const Sides& padding = p.attrs.padding;
-  const Size2d span = p.attrs.window(turned.kernel).span();
-  turned.attrs.padding = {.top = span.h - 1 - padding.top, .left = span.w - 1 - padding.left};
-  return turned;
-}
-
-// Compares the estimates. row_sums_instructions() counts a single pixel, hence `lanes`, and no
-// waiting for memory, hence the margin of 8 to 5.
-bool are_row_sums_faster(const Problem& p, const planar::Problem& turned) {
-  const std::int64_t lanes = cpu_features().avx512 ? 16 : 8;
-  return 8 * lanes * row_sums_instructions(p) < 5 * instructions(turned);
-}
-
-Support supports_operands(const KernelArgs& args) {
-  const DType dtype = args.input(0).dtype();
-  if (!is_vector_dtype(dtype) || args.output().dtype() != dtype) {
-    return Support::no("only f32, bf16 and f16 are vectorised");
-  }
-  if (!cpu_features().avx2) return Support::no("needs AVX2");
-  if (args.output().size(1) > kMostChannels) return Support::no("only for 8 channels and fewer");
-  if (args.input(0).numel() == 0 || args.output().numel() == 0) {
-    return Support::no("a tensor has no elements");
-  }
-  return Support::yes();
-}
-
-Support supports_problem(const planar::Problem& p, DType dtype) {
-  if (p.attrs.groups != 1) return Support::no("has groups");
-  return is_worth_copying(p, dtype) ? Support::yes() : Support::no("oneDNN is faster");
-}
-
 }  // namespace
-
-Support supports_planar(const KernelArgs& args) {
-  const Support operands = supports_operands(args);
-  if (!operands) return operands;
-  return supports_problem(planar_problem(forward_problem(args)), args.input(0).dtype());
-}
-
-Support supports_planar_grad_input(const KernelArgs& args) {
-  const Support operands = supports_operands(args);
-  if (!operands) return operands;
-  const Problem p = gradient_problem(args, Pass::kGradInput);
-  if (p.attrs.stride != Size2d(1)) return Support::no("only for gradients at stride 1");
-  const planar::Problem turned = turned_problem(p);
-  if (supports_row_sums(args) && are_row_sums_faster(p, turned)) {
-    return Support::no("cpu_row_sums is faster");
-  }
-  return supports_problem(turned, args.input(0).dtype());
-}
 
 void run_planar(const KernelArgs& args) {
   const Problem p = forward_problem(args);
@@ -288,7 +190,7 @@ void run_planar(const KernelArgs& args) {
   const Tensor bias = p.has_bias ? dense_f32(args.input(2)) : Tensor();
   const Strides& s = weight.strides();
   HWY_DYNAMIC_DISPATCH(convolve_planar)
-  ({.problem = planar_problem(p),
+  ({.problem = planar::problem_of(p),
     .x = dense(args.input(0), Format::kChannelsLast),
     .y = args.output(),
     .weight = {weight.data<float>(), s[0], s[1], s[2], s[3]},
@@ -301,7 +203,7 @@ void run_planar_grad_input(const KernelArgs& args) {
   const Strides& s = weight.strides();
   const std::int64_t last_tap = (p.weight[2] - 1) * s[2] + (p.weight[3] - 1) * s[3];
   HWY_DYNAMIC_DISPATCH(convolve_planar)
-  ({.problem = turned_problem(p),
+  ({.problem = planar::turned_problem_of(p),
     .x = dense(args.input(0), Format::kChannelsLast),
     .y = args.output(),
     .weight = {weight.data<float>() + last_tap, s[1], s[0], -s[2], -s[3]}});

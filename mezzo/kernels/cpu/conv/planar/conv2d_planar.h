@@ -6,16 +6,10 @@
 
 namespace mezzo::kernels::conv {
 
-// Whether conv2d with at most 8 output channels is faster here than by oneDNN.
-Support supports_planar(const KernelArgs& args);
-
 // Computes f32 sums, whatever the dtype, rounded once. The order of the sums depends on the shapes
 // alone, so the bits do not depend on the number of threads.
 void run_planar(const KernelArgs& args);
 
-// The same for conv2d_grad_input at stride 1: a convolution of the result's gradient with the
-// rotated kernel.
-Support supports_planar_grad_input(const KernelArgs& args);
 void run_planar_grad_input(const KernelArgs& args);
 
 }  // namespace mezzo::kernels::conv

@@ -5,12 +5,10 @@
 
 #include "mezzo/core/tensor.h"
 #include "mezzo/kernels/cpu/conv/planar/planar_plan.h"
+#include "mezzo/kernels/cpu/conv/planar/planar_problem.h"
 
 namespace mezzo::kernels::planar {
 
-// The most channels of the result, and the channels of x that are copied at a time: fewer would be
-// gathered element by element.
-inline constexpr std::int64_t kMostChannels = 8;
 // Eight lines of x of this many pixels stay in the first-level cache beside the sums.
 inline constexpr std::int64_t kMostPixels = 512;
 

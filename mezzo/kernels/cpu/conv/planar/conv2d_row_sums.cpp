@@ -8,8 +8,8 @@
 
 #include <hwy/foreach_target.h>
 
-#include "mezzo/core/cpu.h"
 #include "mezzo/core/math.h"
+#include "mezzo/kernels/cpu/conv/planar/planar_problem.h"
 #include "mezzo/kernels/cpu/conv/planar/row_sums-inl.h"
 #include "mezzo/kernels/cpu/conv/problem.h"
 #include "mezzo/kernels/cpu/gemm/tiles.h"
@@ -191,63 +191,15 @@ namespace {
 
 HWY_EXPORT(sum_rows);
 
-row_sums::Problem row_problem(const Problem& p) {
-  return {.images = p.x[0],
-          .channels = p.x[1],
-          .out_channels = p.y[1],
-          .image = {p.x[2], p.x[3]},
-          .result = {p.y[2], p.y[3]},
-          .kernel = {p.weight[2], p.weight[3]},
-          .stride = p.attrs.stride,
-          .padding = p.attrs.padding,
-          .by_dots = p.dtype == DType::kBf16 && bf16_unit() == Bf16Unit::kDots};
-}
-
-std::int64_t vector_lanes() { return cpu_features().avx512 ? 16 : 8; }
-
-std::int64_t vectors_of(std::int64_t numbers) { return ceil_div(numbers, vector_lanes()); }
-
-// The vector instructions for a pixel of the result. The constants are measured
-// (docs/benchmarks/convolutions.md). Images have as many rows as the result times the stride.
-std::int64_t instructions(const row_sums::Problem& p) {
-  constexpr std::int64_t kAdded = 8;   // per vector of a piece and row of an image
-  constexpr std::int64_t kBegun = 24;  // per pixel and row of an image
-  const std::int64_t products = p.kernel.h * p.steps();
-  return vectors_of(p.piece()) * (products + kAdded * p.stride.h) + kBegun * p.stride.h;
-}
-
-// The vector instructions that oneDNN takes; its vectors hold the channels of one pixel.
-std::int64_t onednn_instructions(const row_sums::Problem& p) {
-  constexpr std::int64_t kBesides = 10;
-  return p.kernel.h * p.kernel.w * vectors_of(p.channels) * p.steps() + kBesides;
-}
-
-Support supports_problem(const Problem& p) {
-  if (p.attrs.groups != 1 || p.attrs.dilation != Size2d(1)) {
-    return Support::no("only without groups or dilation");
-  }
-  if (p.dtype == DType::kBf16 && has_tiles()) return Support::no("the tile unit is faster");
-  const row_sums::Problem rows = row_problem(p);
-  // oneDNN's AVX2 kernels are slower with a stride.
-  const bool is_slow = p.attrs.stride != Size2d(1) && !cpu_features().avx512;
-  return 10 * instructions(rows) < (is_slow ? 11 : 9) * onednn_instructions(rows)
-             ? Support::yes()
-             : Support::no("vectors of channels are as full");
+row_sums::Problem problem_of(const KernelArgs& args) {
+  const bool is_bf16 = args.input(0).dtype() == DType::kBf16;
+  return row_sums::problem_of(grad_input_problem(args), is_bf16 && bf16_unit() == Bf16Unit::kDots);
 }
 
 }  // namespace
 
-Support supports_row_sums(const KernelArgs& args) {
-  const Support tensors = supports_vector_tensors(args);
-  if (!tensors) return tensors;
-  if (!cpu_features().avx2) return Support::no("needs AVX2");
-  return supports_problem(gradient_problem(args, Pass::kGradInput));
-}
-
-std::int64_t row_sums_instructions(const Problem& p) { return instructions(row_problem(p)); }
-
 void run_row_sums(const KernelArgs& args) {
-  const row_sums::Problem p = row_problem(gradient_problem(args, Pass::kGradInput));
+  const row_sums::Problem p = problem_of(args);
   const Tensor grad = dense(args.input(0), Format::kChannelsLast);
   const Tensor weight = p.by_dots ? dense(args.input(1), Format::kChannelsLast)
                                   : dense_f32(args.input(1), Format::kChannelsLast);

@@ -257,33 +257,7 @@ using grad_weight::Products;
 
 HWY_EXPORT(grad_weight_planar);
 
-// Whether oneDNN's kernels are slower, as far as measured (docs/benchmarks/convolutions.md). That
-// takes mostly empty vectors of output channels, and sums that are long beside the copies made
-// here. oneDNN's bf16 kernels are always slower without AMX, and f16 must be widened for them
-// first.
-bool is_worth_copying(const Problem& p, DType dtype) {
-  if (dtype == DType::kBf16) return std::min(p.in_channels, p.out_channels) < 8;
-  if (p.attrs.stride != Size2d(1)) return false;
-  if (dtype == DType::kF16 && p.in_channels == 1) return true;
-  const std::int64_t taps = p.kernel.h * p.kernel.w;
-  if (taps == 1) return false;
-  return p.out_channels < (taps >= 25 ? 8 : 5);
-}
-
 }  // namespace
-
-Support supports_grad_weight_planar(const KernelArgs& args) {
-  const DType dtype = args.input(1).dtype();
-  if (!is_vector_dtype(dtype)) return Support::no("only f32, bf16 and f16 are vectorised");
-  if (!cpu_features().avx2) return Support::no("needs AVX2");
-  if (args.attrs<Conv2dGradAttrs>().conv.groups != 1) return Support::no("has groups");
-  if (args.input(0).numel() == 0 || args.input(1).numel() == 0) {
-    return Support::no("there is nothing to add up");
-  }
-  if (!is_worth_copying(problem_of(args, Products::kF32), dtype))
-    return Support::no("oneDNN is faster");
-  return Support::yes();
-}
 
 void run_grad_weight_planar(const KernelArgs& args) {
   const Tensor grad = dense(args.input(0), Format::kChannelsLast);

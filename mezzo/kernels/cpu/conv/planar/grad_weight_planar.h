@@ -6,10 +6,6 @@
 
 namespace mezzo::kernels {
 
-// Whether the kernel takes this call of conv2d_grad_weight: one group, so few channels that it is
-// faster than oneDNN, and AVX2.
-Support supports_grad_weight_planar(const KernelArgs& args);
-
 // f32 sums, of products that are exact in f32 for 16-bit inputs, rounded once if the result is bf16
 // or f16. The order of the sums depends on the shapes and the instruction set only, not on the
 // number of threads. A value that is not finite may make sums NaN that it meets only with a factor

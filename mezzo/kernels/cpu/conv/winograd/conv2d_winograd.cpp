@@ -2,7 +2,6 @@
 
 #include <algorithm>
 
-#include "mezzo/core/cpu.h"
 #include "mezzo/core/parallel.h"
 #include "mezzo/core/scratch.h"
 #include "mezzo/kernels/cpu/conv/problem.h"
@@ -14,7 +13,6 @@ namespace mezzo::kernels::conv {
 namespace {
 
 using winograd::Convolution;
-using winograd::kResults;
 using winograd::kTaps;
 using winograd::RoundedWeight;
 using winograd::Tiling;
@@ -27,85 +25,12 @@ struct KeptWeight final : RefCounted {
   Tensor transformed;
 };
 
-Support supports_operands(const KernelArgs& args) {
-  const Support dtypes = vector_dtypes_only(args);
-  if (!dtypes) return dtypes;
-  if (!cpu_features().avx2) return Support::no("needs AVX2");
-  // Everything is f32: rounding to 16 bits between the steps would lose the bits that remain after
-  // cancellation.
-  if (args.input(0).dtype() == DType::kBf16 && cpu_features().amx_bf16) {
-    return Support::no("the CPU multiplies bf16 much faster than f32");
-  }
-  return Support::yes();
-}
-
 Tiling tiling_of(const Problem& p) {
   return {.images = p.x[0],
           .image = {p.x[2], p.x[3]},
           .results = {p.y[2], p.y[3]},
           .top = p.attrs.padding.top,
           .left = p.attrs.padding.left};
-}
-
-// `fewest_tiles`: the limit for a large weight.
-Support supports_shapes(const Problem& problem, std::int64_t fewest_tiles) {
-  const Conv2dAttrs& attrs = problem.attrs;
-  if (Size2d{problem.weight[2], problem.weight[3]} != Size2d(kTaps) || attrs.stride != Size2d(1) ||
-      attrs.dilation != Size2d(1) || attrs.groups != 1) {
-    return Support::no("Winograd's method is for dense 3x3 kernels at stride 1");
-  }
-  // Measured limits (docs/benchmarks/convolutions.md). Transforms pay if many channels share an
-  // image's transform and enough tiles share the weight's. The latter takes longer when the weight
-  // leaves the caches.
-  constexpr std::int64_t kFewestChannels = 24;
-  constexpr std::int64_t kLargeWeight = 1 << 16;
-  const std::int64_t in = problem.x[1];
-  const std::int64_t out = problem.y[1];
-  if (std::min(in, out) < kFewestChannels) {
-    return Support::no("Winograd's method is slower for few channels");
-  }
-  const Tiling tiling = tiling_of(problem);
-  if (tiling.tiles() * kLargeWeight < fewest_tiles * std::min(in * out, kLargeWeight)) {
-    return Support::no("Winograd's method is slower for few pixels");
-  }
-  const Size2d results = tiling.results;
-  if (2 * results.h * results.w < tiling.rows() * tiling.columns() * kResults * kResults) {
-    return Support::no("tiles of 4x4 pixels would cover too much besides the image");
-  }
-  return Support::yes();
-}
-
-// Whether Winograd's method beats bf16 dot products. They do twice the arithmetic of f32
-// multiply-adds, so less is saved, and the transforms cost twice as much in comparison. Measured
-// (docs/benchmarks/convolutions.md), like the other limits.
-Support supports_beside_dot_product(const Problem& problem) {
-  const Tiling tiling = tiling_of(problem);
-  const std::int64_t tiles = tiling.tiles();
-  const std::int64_t in = problem.x[1];
-  const std::int64_t out = problem.y[1];
-  if (problem.pass == Pass::kGradWeight) {
-    constexpr std::int64_t kLeastWork = 1 << 19;
-    return tiles * in * out >= kLeastWork ? Support::yes()
-                                          : Support::no("the dot product is faster for so little");
-  }
-  constexpr std::int64_t kFewestTiles = 64;
-  if (tiles < kFewestTiles) {
-    return Support::no("the dot product is faster for few pixels");
-  }
-  const Size2d results = tiling.results;
-  return 2 * tiling.points() <= 5 * results.h * results.w
-             ? Support::yes()
-             : Support::no("the dot product is faster for images that are no whole tiles");
-}
-
-Support supports_call(const KernelArgs& args, const Problem& problem) {
-  const Support operands = supports_operands(args);
-  if (!operands) return operands;
-  if (args.input(0).dtype() == DType::kBf16 && has_fast_bf16_dot()) {
-    const Support dot_product = supports_beside_dot_product(problem);
-    if (!dot_product) return dot_product;
-  }
-  return supports_shapes(problem, problem.pass == Pass::kGradWeight ? 32 : 16);
 }
 
 // `count` channels from `begin` on, in the same memory.
@@ -181,18 +106,6 @@ void convolve(const Convolution& convolution, const Tensor& x, const Tensor& wei
 }
 
 }  // namespace
-
-Support supports_winograd(const KernelArgs& args) {
-  return supports_call(args, forward_problem(args));
-}
-
-Support supports_winograd_grad_input(const KernelArgs& args) {
-  return supports_call(args, gradient_problem(args, Pass::kGradInput));
-}
-
-Support supports_winograd_grad_weight(const KernelArgs& args) {
-  return supports_call(args, gradient_problem(args, Pass::kGradWeight));
-}
 
 void run_winograd(const KernelArgs& args) {
   const Problem p = forward_problem(args);

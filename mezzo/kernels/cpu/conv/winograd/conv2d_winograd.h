@@ -6,12 +6,6 @@
 
 namespace mezzo::kernels::conv {
 
-// Yes for dense 3x3 kernels at stride 1 whose shapes make the method faster. Takes all dtypes, but
-// not bf16 if the CPU has tiles for it.
-Support supports_winograd(const KernelArgs& args);
-Support supports_winograd_grad_input(const KernelArgs& args);
-Support supports_winograd_grad_weight(const KernelArgs& args);
-
 // Compute f32 sums, rounded once. Values that the transforms scale up cancel later, which loses two
 // or three bits of f32 compared with direct sums. An infinity or NaN reaches all results of its
 // tile.
