@@ -8,6 +8,7 @@
 #include "mezzo/graph/text.h"
 #include "mezzo/ops/dispatcher/attrs_text.h"
 #include "mezzo/ops/dispatcher/registry.h"
+#include "mezzo/ops/dispatcher/sample.h"
 
 namespace mezzo::graph {
 namespace {

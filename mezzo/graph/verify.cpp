@@ -9,6 +9,7 @@
 #include "mezzo/graph/passes/infer_specs.h"
 #include "mezzo/graph/rewrite.h"
 #include "mezzo/graph/text.h"
+#include "mezzo/ops/dispatcher/sample.h"
 
 namespace mezzo::graph {
 namespace {

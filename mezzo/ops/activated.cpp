@@ -3,6 +3,7 @@
 // does not need them.
 #include "mezzo/ops/activated_attrs.h"
 #include "mezzo/ops/all.h"
+#include "mezzo/ops/dispatcher/sample.h"
 
 namespace mezzo {
 namespace {

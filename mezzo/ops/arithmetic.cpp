@@ -4,6 +4,7 @@
 #include "mezzo/ops/broadcasting.h"
 #include "mezzo/ops/cast.h"
 #include "mezzo/ops/dispatcher/call.h"
+#include "mezzo/ops/dispatcher/sample.h"
 #include "mezzo/ops/reduce.h"
 #include "mezzo/ops/select.h"
 #include "mezzo/ops/shape_ops.h"

@@ -5,6 +5,7 @@
 #include "mezzo/ops/batch_norm_grad.h"
 #include "mezzo/ops/cast.h"
 #include "mezzo/ops/dispatcher/call.h"
+#include "mezzo/ops/dispatcher/sample.h"
 #include "mezzo/ops/fusion/pending_norm.h"
 #include "mezzo/ops/relu.h"
 #include "mezzo/ops/update/flat_kernels.h"

@@ -5,6 +5,7 @@
 #include "mezzo/ops/cast.h"
 #include "mezzo/ops/dispatcher/call.h"
 #include "mezzo/ops/dispatcher/grad_mode.h"
+#include "mezzo/ops/dispatcher/sample.h"
 #include "mezzo/ops/fusion/norm_statistics.h"
 #include "mezzo/ops/reduce.h"
 #include "mezzo/ops/relu.h"

@@ -3,6 +3,7 @@
 #include "mezzo/ops/arithmetic.h"
 #include "mezzo/ops/cast.h"
 #include "mezzo/ops/dispatcher/call.h"
+#include "mezzo/ops/dispatcher/sample.h"
 #include "mezzo/ops/pointwise.h"
 #include "mezzo/ops/reduced_loss.h"
 #include "mezzo/ops/relu.h"

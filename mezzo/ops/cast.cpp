@@ -6,6 +6,7 @@
 #include "mezzo/ops/dispatcher/call.h"
 #include "mezzo/ops/dispatcher/capture_hook.h"
 #include "mezzo/ops/dispatcher/node.h"
+#include "mezzo/ops/dispatcher/sample.h"
 
 namespace mezzo {
 namespace {

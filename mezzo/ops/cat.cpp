@@ -1,4 +1,5 @@
 #include "mezzo/ops/dispatcher/call.h"
+#include "mezzo/ops/dispatcher/sample.h"
 #include "mezzo/ops/shape_ops.h"
 #include "mezzo/ops/slice_attrs.h"
 

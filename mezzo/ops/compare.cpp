@@ -3,6 +3,7 @@
 #include "mezzo/ops/broadcasting.h"
 #include "mezzo/ops/compare_attrs.h"
 #include "mezzo/ops/dispatcher/call.h"
+#include "mezzo/ops/dispatcher/sample.h"
 
 namespace mezzo {
 namespace {

@@ -4,6 +4,7 @@
 
 #include "mezzo/ops/conv2d_attrs.h"
 #include "mezzo/ops/dispatcher/call.h"
+#include "mezzo/ops/dispatcher/sample.h"
 #include "mezzo/ops/reduce.h"
 
 namespace mezzo {

@@ -6,6 +6,7 @@
 #include "mezzo/ops/conv2d.h"
 #include "mezzo/ops/conv2d_attrs.h"
 #include "mezzo/ops/dispatcher/call.h"
+#include "mezzo/ops/dispatcher/sample.h"
 #include "mezzo/ops/reduce.h"
 
 namespace mezzo {

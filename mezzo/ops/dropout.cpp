@@ -1,6 +1,7 @@
 #include "mezzo/ops/dropout.h"
 
 #include "mezzo/ops/dispatcher/call.h"
+#include "mezzo/ops/dispatcher/sample.h"
 #include "mezzo/ops/dropout_attrs.h"
 
 namespace mezzo {

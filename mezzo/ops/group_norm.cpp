@@ -5,6 +5,7 @@
 #include "mezzo/ops/arithmetic.h"
 #include "mezzo/ops/cast.h"
 #include "mezzo/ops/dispatcher/call.h"
+#include "mezzo/ops/dispatcher/sample.h"
 #include "mezzo/ops/fusion/norm_statistics.h"
 #include "mezzo/ops/group_norm_attrs.h"
 #include "mezzo/ops/reduce.h"

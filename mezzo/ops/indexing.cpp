@@ -3,6 +3,7 @@
 #include "mezzo/ops/axis_attrs.h"
 #include "mezzo/ops/cast.h"
 #include "mezzo/ops/dispatcher/call.h"
+#include "mezzo/ops/dispatcher/sample.h"
 #include "mezzo/ops/indexing_attrs.h"
 
 namespace mezzo {

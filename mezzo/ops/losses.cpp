@@ -3,6 +3,7 @@
 #include "mezzo/ops/arithmetic.h"
 #include "mezzo/ops/cast.h"
 #include "mezzo/ops/dispatcher/call.h"
+#include "mezzo/ops/dispatcher/sample.h"
 #include "mezzo/ops/indexing.h"
 #include "mezzo/ops/losses_attrs.h"
 #include "mezzo/ops/reduce.h"

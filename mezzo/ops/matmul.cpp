@@ -4,6 +4,7 @@
 
 #include "mezzo/ops/arithmetic.h"
 #include "mezzo/ops/dispatcher/call.h"
+#include "mezzo/ops/dispatcher/sample.h"
 #include "mezzo/ops/matmul_attrs.h"
 #include "mezzo/ops/reduce.h"
 #include "mezzo/ops/shape_ops.h"

@@ -4,6 +4,7 @@
 #include <limits>
 
 #include "mezzo/ops/dispatcher/call.h"
+#include "mezzo/ops/dispatcher/sample.h"
 #include "mezzo/ops/piecewise_attrs.h"
 #include "mezzo/ops/pointwise_grad.h"
 

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "mezzo/ops/dispatcher/call.h"
+#include "mezzo/ops/dispatcher/sample.h"
 #include "mezzo/ops/pool_attrs.h"
 
 namespace mezzo {

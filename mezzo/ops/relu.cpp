@@ -1,6 +1,7 @@
 #include "mezzo/ops/relu.h"
 
 #include "mezzo/ops/dispatcher/call.h"
+#include "mezzo/ops/dispatcher/sample.h"
 
 namespace mezzo {
 namespace ops {

@@ -2,6 +2,7 @@
 
 #include "mezzo/ops/broadcasting.h"
 #include "mezzo/ops/dispatcher/call.h"
+#include "mezzo/ops/dispatcher/sample.h"
 #include "mezzo/ops/pointwise_grad.h"
 #include "mezzo/ops/select_attrs.h"
 

@@ -6,6 +6,7 @@
 #include "mezzo/ops/arithmetic.h"
 #include "mezzo/ops/cast.h"
 #include "mezzo/ops/dispatcher/call.h"
+#include "mezzo/ops/dispatcher/sample.h"
 #include "mezzo/ops/shape_attrs.h"
 
 namespace mezzo {

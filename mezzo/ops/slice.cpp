@@ -1,6 +1,7 @@
 #include <algorithm>
 
 #include "mezzo/ops/dispatcher/call.h"
+#include "mezzo/ops/dispatcher/sample.h"
 #include "mezzo/ops/shape_ops.h"
 #include "mezzo/ops/slice_attrs.h"
 

@@ -5,6 +5,7 @@
 #include "mezzo/ops/arithmetic.h"
 #include "mezzo/ops/cast.h"
 #include "mezzo/ops/dispatcher/call.h"
+#include "mezzo/ops/dispatcher/sample.h"
 #include "mezzo/ops/piecewise.h"
 #include "mezzo/ops/reduced_loss.h"
 #include "mezzo/ops/smooth_l1_loss_attrs.h"

@@ -3,6 +3,7 @@
 #include "mezzo/ops/arithmetic.h"
 #include "mezzo/ops/axis_attrs.h"
 #include "mezzo/ops/dispatcher/call.h"
+#include "mezzo/ops/dispatcher/sample.h"
 #include "mezzo/ops/pointwise.h"
 #include "mezzo/ops/reduce.h"
 

@@ -3,6 +3,7 @@
 #include <limits>
 
 #include "mezzo/ops/dispatcher/call.h"
+#include "mezzo/ops/dispatcher/sample.h"
 #include "mezzo/ops/upsample_attrs.h"
 
 namespace mezzo {

@@ -1,6 +1,7 @@
 // Bilinear interpolation of images, and its gradient. Both are linear, and each is the gradient of
 // the other.
 #include "mezzo/ops/dispatcher/call.h"
+#include "mezzo/ops/dispatcher/sample.h"
 #include "mezzo/ops/upsample.h"
 #include "mezzo/ops/upsample_attrs.h"
 

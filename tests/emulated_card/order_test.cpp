@@ -2,6 +2,7 @@
 #include <gtest/gtest.h>
 
 #include "mezzo/ops/dispatcher/call.h"
+#include "mezzo/ops/dispatcher/sample.h"
 #include "tests/emulated_card/block.h"
 #include "tests/sweep/sweep.h"
 #include "tests/unit/cuda/card.h"

@@ -8,6 +8,7 @@
 #include "mezzo/ops/compare_attrs.h"
 #include "mezzo/ops/conv2d_attrs.h"
 #include "mezzo/ops/dispatcher/call.h"
+#include "mezzo/ops/dispatcher/sample.h"
 #include "mezzo/ops/group_norm_attrs.h"
 #include "mezzo/ops/indexing_attrs.h"
 #include "mezzo/ops/layer_norm_attrs.h"

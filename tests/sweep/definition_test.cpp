@@ -8,6 +8,7 @@
 #include "mezzo/kernels/kernel.h"
 #include "mezzo/ops/dispatcher/call.h"
 #include "mezzo/ops/dispatcher/describe.h"
+#include "mezzo/ops/dispatcher/sample.h"
 #include "tests/sweep/sweep.h"
 
 namespace mezzo::sweep {

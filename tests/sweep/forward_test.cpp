@@ -7,6 +7,7 @@
 
 #include "mezzo/graph/passes/passes.h"
 #include "mezzo/ops/dispatcher/call.h"
+#include "mezzo/ops/dispatcher/sample.h"
 #include "tests/sweep/sweep.h"
 
 namespace mezzo::sweep {

@@ -8,6 +8,7 @@
 #include "mezzo/core/random.h"
 #include "mezzo/ops/arithmetic.h"
 #include "mezzo/ops/dispatcher/call.h"
+#include "mezzo/ops/dispatcher/sample.h"
 #include "mezzo/ops/reduce.h"
 #include "tests/sweep/sweep.h"
 

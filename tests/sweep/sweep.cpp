@@ -9,6 +9,7 @@
 #include "mezzo/core/random.h"
 #include "mezzo/kernels/kernel.h"
 #include "mezzo/ops/dispatcher/call.h"
+#include "mezzo/ops/dispatcher/sample.h"
 
 namespace mezzo::sweep {
 namespace {

@@ -7,6 +7,7 @@
 #include "mezzo/core/tensor.h"
 #include "mezzo/ops/dispatcher/op.h"
 #include "mezzo/ops/dispatcher/registry.h"
+#include "mezzo/ops/dispatcher/sample.h"
 
 namespace mezzo::sweep {
 

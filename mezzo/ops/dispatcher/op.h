@@ -181,36 +181,9 @@ class Backward {
   Mode mode_;
 };
 
-// One input of a sample call.
-struct SampleInput {
-  Shape shape;
-  double low = -1;  // values are uniform in [low, high)
-  double high = 1;
-  bool integer = false;  // i64 values in [low, high) instead
-  bool absent = false;   // an optional input that is not given
-  bool boolean = false;  // kBool values instead; low and high are ignored
-
-  // The dtype of its values in a call with floating-point inputs of the given dtype.
-  DType dtype_in(DType floating) const {
-    if (boolean) return DType::kBool;
-    return integer ? DType::kI64 : floating;
-  }
-};
-
-// A sample call for the tests' sweeps, which vary op, dtype and layout.
-struct Sample {
-  std::vector<SampleInput> inputs{};
-  Attrs attrs{};
-  std::int64_t terms = 1;  // terms of the sum for one output element; sets the tolerance
-  double magnitude = 1;    // bound of one term's absolute value
-};
-
-// A call that must fail, and a part of its message.
-struct ErrorSample {
-  std::vector<SampleInput> inputs{};
-  Attrs attrs{};
-  const char* message = "";
-};
+// What an operation is tested with (ops/dispatcher/sample.h).
+struct Sample;
+struct ErrorSample;
 
 // Which inputs and outputs a gradient function reads: bit i stands for input or output i.
 // Everything else is freed as soon as the forward pass no longer needs it.

@@ -12,6 +12,7 @@
 #include "mezzo/ops/dispatcher/call.h"
 #include "mezzo/ops/dispatcher/grad_mode.h"
 #include "mezzo/ops/dispatcher/registry.h"
+#include "mezzo/ops/dispatcher/sample.h"
 #include "mezzo/ops/matmul.h"
 #include "mezzo/ops/reduce.h"
 #include "mezzo/ops/relu.h"

@@ -6,6 +6,7 @@
 
 #include "mezzo/ops/dispatcher/attrs.h"
 #include "mezzo/ops/dispatcher/registry.h"
+#include "mezzo/ops/dispatcher/sample.h"
 #include "mezzo/ops/losses_attrs.h"
 #include "mezzo/ops/pointwise_attrs.h"
 #include "mezzo/ops/slice_attrs.h"

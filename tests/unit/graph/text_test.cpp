@@ -4,6 +4,7 @@
 
 #include "mezzo/amp/policy.h"
 #include "mezzo/ops/dispatcher/registry.h"
+#include "mezzo/ops/dispatcher/sample.h"
 #include "tests/unit/message_of.h"
 
 namespace mezzo::graph {

@@ -5,6 +5,7 @@
 #include "mezzo/graph/passes/infer_specs.h"
 #include "mezzo/graph/text.h"
 #include "mezzo/ops/dispatcher/registry.h"
+#include "mezzo/ops/dispatcher/sample.h"
 #include "tests/unit/message_of.h"
 
 namespace mezzo::graph {
