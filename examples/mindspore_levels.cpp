@@ -69,8 +69,8 @@ int main() {
     amp::add_flags_recursive(net.fc3, {.fp32 = true});
     amp::add_flags_recursive(net, {.fp16 = true});
     optim::Sgd optimizer(net.parameters(), {.lr = 0.1, .momentum = 0.9});
-    amp::TrainOneStepWithLossScale train_network(net, loss_function, optimizer,
-                                                 amp::GradScaler(amp::FixedLossScaleManager(1)));
+    amp::TrainStep train_network(net, loss_function, optimizer,
+                                 amp::GradScaler(amp::FixedLossScaleManager(1)));
     const auto result = train_network(input, target);
     std::printf("by hand:  loss %.6f, scale %.0f, %s\n", result.loss, result.scale,
                 result.skipped ? "skipped" : "stepped");

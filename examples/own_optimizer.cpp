@@ -64,8 +64,7 @@ int main() {
   const auto loss_of = [](const Tensor& output, const Tensor& labels) {
     return cross_entropy(output, labels);
   };
-  amp::TrainOneStepWithLossScale step(net, loss_of, optimizer,
-                                      amp::GradScaler({}, /*enabled=*/false));
+  amp::TrainStep step(net, loss_of, optimizer, amp::GradScaler({}, /*enabled=*/false));
   step.set_execution(graph::captured(net));
 
   // Points are told apart by the sign of the product of their coordinates.

@@ -16,7 +16,7 @@
 #include "mezzo/amp/module_precision.h"
 #include "mezzo/amp/plan.h"
 #include "mezzo/amp/policy.h"
-#include "mezzo/amp/train_one_step.h"
+#include "mezzo/amp/train_step.h"
 #include "mezzo/autograd/engine.h"
 #include "mezzo/core/allocator.h"
 #include "mezzo/core/cpu.h"

@@ -39,7 +39,7 @@ BufferSnapshot::BufferSnapshot(nn::Module& net) {
   check_arg(
       capture_hook() == nullptr, "BufferSnapshot",
       "a captured step copies no buffers when it is run again. Make the copy before the step, "
-      "or leave it to TrainOneStepWithLossScale or to GraphConfig::restore_buffers()");
+      "or leave it to TrainStep or to GraphConfig::restore_buffers()");
   nn::Module* const nets[] = {&net};
   find(nets);
   copy_on_host();

@@ -17,7 +17,7 @@ namespace mezzo::amp {
 //   scaler.scale(loss_of(net(x), y)).backward();
 //   if (scaler.step(optimizer).found_inf) before.restore();
 //
-// TrainOneStepWithLossScale does this itself, and a Graph does with GraphConfig::restore_buffers().
+// TrainStep does this itself, and a Graph does with GraphConfig::restore_buffers().
 //
 // The copies are in memory that is kept from step to step. Buffers on devices are copied
 // separately, by queued work, so that a recording can hold it.

@@ -5,7 +5,7 @@
 
 #include "mezzo/amp/level.h"
 #include "mezzo/amp/module_precision.h"
-#include "mezzo/amp/train_one_step.h"
+#include "mezzo/amp/train_step.h"
 #include "mezzo/core/log.h"
 
 namespace mezzo::amp {
@@ -58,9 +58,8 @@ LossScaleManager manager_for(Level level, DType dtype, const TrainNetworkOptions
 
 }  // namespace
 
-TrainOneStepWithLossScale build_train_network(nn::Module& net, LossFunction loss,
-                                              optim::Optimizer& optimizer,
-                                              const TrainNetworkOptions& options) {
+TrainStep build_train_network(nn::Module& net, LossFunction loss, optim::Optimizer& optimizer,
+                              const TrainNetworkOptions& options) {
   const Level level = level_named(options.level, "build_train_network");
   check_step_options(options.step);
   const std::optional<Policy> policy = policy_for(level, options);

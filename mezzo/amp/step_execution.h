@@ -2,6 +2,7 @@
 #pragma once
 
 #include <concepts>
+#include <cstddef>
 #include <cstdint>
 #include <functional>
 #include <utility>
@@ -14,12 +15,21 @@ namespace mezzo::amp {
 // batch.
 using StepBody = std::function<void(const Tensor& input, const Tensor& labels)>;
 
+// What distinguishes bodies that make different calls.
+struct StepMode {
+  const void* step = nullptr;  // whose body it is: host work refers to it
+  std::uint64_t scaling = 0;   // GradScaler::mode()
+  std::size_t params = 0;      // of the optimizer, which a group may have been added to
+
+  bool operator==(const StepMode&) const = default;
+};
+
 // Runs the body of a step on a batch; graph mode captures it once and replays it
-// (mezzo/graph/train_step.h). `mode` distinguishes bodies that make different calls. A
+// (mezzo/graph/train_step.h). A
 // default-constructed object is empty, and converts to false.
 class StepExecution {
  public:
-  using Run = std::function<void(const StepBody& body, std::uint64_t mode, const Tensor& input,
+  using Run = std::function<void(const StepBody& body, const StepMode& mode, const Tensor& input,
                                  const Tensor& labels)>;
 
   StepExecution() = default;
@@ -32,7 +42,7 @@ class StepExecution {
       : run_(std::move(run)), release_memory_(std::move(release_memory)) {}
 
   explicit operator bool() const { return run_ != nullptr; }
-  void operator()(const StepBody& body, std::uint64_t mode, const Tensor& input,
+  void operator()(const StepBody& body, const StepMode& mode, const Tensor& input,
                   const Tensor& labels) const {
     run_(body, mode, input, labels);
   }

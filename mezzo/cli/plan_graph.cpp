@@ -52,14 +52,14 @@ CapturedStep capture_step(const PlanOptions& options, const train::RunOptions& r
   auto net = train::make_model(run, image, usual.num_classes);
   const amp::Policy policy = train::apply_precision(*net, run, image);
   const auto optimizer = train::make_optimizer(*net, run.optimizer).optimizer;
-  amp::TrainOneStepWithLossScale step(
+  amp::TrainStep step(
       *net,
       [](const Tensor& logits, const Tensor& labels) { return cross_entropy(logits, labels); },
       *optimizer, train::make_scaler(run.loss_scale, run.policy), {.policy = policy});
   const std::int64_t images = options.batch_size.value_or(kDefaultImages);
   CapturedStep captured{.input = {images, usual.in_channels, size, size}};
-  step.set_execution([&](const amp::StepBody& body, std::uint64_t /*mode*/, const Tensor& input,
-                         const Tensor& labels) {
+  step.set_execution([&](const amp::StepBody& body, const amp::StepMode& /*mode*/,
+                         const Tensor& input, const Tensor& labels) {
     const auto call = [&](std::span<const Tensor> batch) {
       body(batch[0], batch[1]);
       return std::vector<Tensor>{};

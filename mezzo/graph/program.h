@@ -14,7 +14,7 @@
 #include <vector>
 
 #include "mezzo/amp/policy.h"
-#include "mezzo/amp/train_one_step.h"
+#include "mezzo/amp/train_step.h"
 #include "mezzo/ops/dispatcher/capture_hook.h"
 #include "mezzo/ops/dispatcher/op.h"
 

@@ -1,6 +1,8 @@
 #include "mezzo/graph/train_step.h"
 
+#include <algorithm>
 #include <memory>
+#include <vector>
 
 namespace mezzo::graph {
 namespace {
@@ -10,14 +12,14 @@ class CapturedBody {
  public:
   CapturedBody(nn::Module& net, const RecordOptions& record)
       : step_([this](std::span<const Tensor> batch) { return call(batch); },
-              {.networks = {&net}, .mode = [this] { return mode_; }, .record = record}) {}
+              {.networks = {&net}, .mode = [this] { return mode_number_; }, .record = record}) {}
   CapturedBody(const CapturedBody&) = delete;
   CapturedBody& operator=(const CapturedBody&) = delete;
 
-  void run(const amp::StepBody& body, std::uint64_t mode, const Tensor& input,
+  void run(const amp::StepBody& body, const amp::StepMode& mode, const Tensor& input,
            const Tensor& labels) {
     body_ = &body;
-    mode_ = mode;
+    mode_number_ = number_of(mode);
     const Tensor batch[] = {input, labels};
     step_(batch);
   }
@@ -30,8 +32,17 @@ class CapturedBody {
     return {};
   }
 
+  // Modes are numbered in the order in which they are seen.
+  std::uint64_t number_of(const amp::StepMode& mode) {
+    const auto found = std::ranges::find(modes_, mode);
+    const auto number = static_cast<std::uint64_t>(found - modes_.begin());
+    if (found == modes_.end()) modes_.push_back(mode);
+    return number;
+  }
+
   const amp::StepBody* body_ = nullptr;
-  std::uint64_t mode_ = 0;
+  std::vector<amp::StepMode> modes_;
+  std::uint64_t mode_number_ = 0;
   CompiledStep step_;
 };
 
@@ -39,7 +50,7 @@ class CapturedBody {
 
 amp::StepExecution captured(nn::Module& net, const RecordOptions& record) {
   auto captured_body = std::make_shared<CapturedBody>(net, record);
-  return {[captured_body](const amp::StepBody& body, std::uint64_t mode, const Tensor& input,
+  return {[captured_body](const amp::StepBody& body, const amp::StepMode& mode, const Tensor& input,
                           const Tensor& labels) { captured_body->run(body, mode, input, labels); },
           [captured_body] { captured_body->release_memory(); }};
 }

@@ -1,7 +1,7 @@
 // Graph mode of a training step.
 #pragma once
 
-#include "mezzo/amp/train_one_step.h"
+#include "mezzo/amp/train_step.h"
 #include "mezzo/graph/compile.h"
 
 namespace mezzo::graph {

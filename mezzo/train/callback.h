@@ -12,7 +12,7 @@
 #include <string_view>
 #include <vector>
 
-#include "mezzo/amp/train_one_step.h"
+#include "mezzo/amp/train_step.h"
 #include "mezzo/data/batch_source.h"
 #include "mezzo/io/checkpoint.h"
 

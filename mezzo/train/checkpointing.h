@@ -5,7 +5,7 @@
 #include <string>
 #include <vector>
 
-#include "mezzo/amp/train_one_step.h"
+#include "mezzo/amp/train_step.h"
 #include "mezzo/data/batch_source.h"
 #include "mezzo/io/checkpoint.h"
 
@@ -16,7 +16,7 @@ inline constexpr const char* kModelGroup = "model";
 
 // Everything that a step depends on, except default_generator().
 struct TrainingState {
-  amp::TrainOneStepWithLossScale& step;  // with its network, optimizer and scaler
+  amp::TrainStep& step;  // with its network, optimizer and scaler
   data::BatchSource& loader;
 };
 

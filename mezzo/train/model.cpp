@@ -21,7 +21,7 @@ Model::Model(nn::Module& net, amp::LossFunction loss, optim::Optimizer& optimize
   if (options.graph) step_.set_execution(graph::captured(net));
 }
 
-Model::Model(amp::TrainOneStepWithLossScale step, amp::LossFunction eval_loss,
+Model::Model(amp::TrainStep step, amp::LossFunction eval_loss,
              const std::vector<std::string>& metrics)
     : loss_(std::move(eval_loss)), step_(std::move(step)) {
   check_arg(loss_ != nullptr, "Model", "the loss function of evaluation is null. Give one");

@@ -15,7 +15,7 @@
 #include <string>
 #include <vector>
 
-#include "mezzo/amp/train_one_step.h"
+#include "mezzo/amp/train_step.h"
 #include "mezzo/data/batch_source.h"
 #include "mezzo/train/callback.h"
 #include "mezzo/train/metrics.h"
@@ -62,7 +62,7 @@ class Model {
         const ModelOptions& options = {});
   // Wraps a step that was made by hand, for a network whose precision is already set. eval()
   // reports `eval_loss`.
-  Model(amp::TrainOneStepWithLossScale step, amp::LossFunction eval_loss,
+  Model(amp::TrainStep step, amp::LossFunction eval_loss,
         const std::vector<std::string>& metrics = {"loss", "accuracy"});
 
   // Trains for that many epochs from the loader's position on; an epoch that has already begun is
@@ -105,14 +105,14 @@ class Model {
 
   nn::Module& net() { return step_.net(); }
   optim::Optimizer& optimizer() { return step_.optimizer(); }
-  amp::TrainOneStepWithLossScale& train_step() { return step_; }
+  amp::TrainStep& train_step() { return step_; }
 
  private:
   void try_batches(data::BatchSource& loader, std::span<Metric* const> metrics);
   void evaluate_batch(const data::Batch& batch, std::span<Metric* const> metrics);
 
   amp::LossFunction loss_;
-  amp::TrainOneStepWithLossScale step_;
+  amp::TrainStep step_;
   std::vector<std::unique_ptr<Metric>> metrics_;
 };
 

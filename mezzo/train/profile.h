@@ -5,7 +5,7 @@
 #include <string>
 #include <vector>
 
-#include "mezzo/amp/train_one_step.h"
+#include "mezzo/amp/train_step.h"
 #include "mezzo/ops/dispatcher/kernel_listener.h"
 
 namespace mezzo::train {

@@ -10,7 +10,7 @@
 
 #include "mezzo/amp/gradient_statistics.h"
 #include "mezzo/amp/policy.h"
-#include "mezzo/amp/train_one_step.h"
+#include "mezzo/amp/train_step.h"
 #include "mezzo/data/dataset.h"
 #include "mezzo/data/loader.h"
 #include "mezzo/data/open.h"

@@ -50,15 +50,14 @@ Trainer::Trainer(const RunOptions& options, const Shape& image_shape, std::int64
       policy(apply_precision(*net, options, image_shape)),
       statistics(make_statistics(*net, options)),
       optimizer(make_optimizer(*net, options.optimizer)),
-      model(amp::TrainOneStepWithLossScale(*net, training_loss(options.loss, options.device),
-                                           *optimizer.optimizer,
-                                           make_scaler(options.loss_scale, options.policy),
-                                           {.policy = policy,
-                                            .micro_batches = options.optimizer.accumulate,
-                                            .max_grad_norm = options.optimizer.clip,
-                                            .statistics = statistics.get(),
-                                            .processes = options.processes,
-                                            .on_phase = std::move(on_phase)}),
+      model(amp::TrainStep(*net, training_loss(options.loss, options.device), *optimizer.optimizer,
+                           make_scaler(options.loss_scale, options.policy),
+                           {.policy = policy,
+                            .micro_batches = options.optimizer.accumulate,
+                            .max_grad_norm = options.optimizer.clip,
+                            .statistics = statistics.get(),
+                            .processes = options.processes,
+                            .on_phase = std::move(on_phase)}),
             evaluation_loss(options.loss, options.device)) {
   recompute_matching(*net, options.recompute);
   synchronize_norms(*net, options);

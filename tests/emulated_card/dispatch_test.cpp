@@ -8,7 +8,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "mezzo/amp/train_one_step.h"
+#include "mezzo/amp/train_step.h"
 #include "mezzo/core/random.h"
 #include "mezzo/models/model.h"
 #include "mezzo/ops/dispatcher/kernel_listener.h"
@@ -32,8 +32,7 @@ std::map<std::string, std::set<std::string>> kernels_of_a_step(const amp::Policy
   const std::unique_ptr<nn::Module> net = models::create("resnet20");
   net->to(kCard);
   optim::Sgd optimizer(net->parameters(), {.lr = 0.1, .momentum = 0.9});
-  amp::TrainOneStepWithLossScale step(*net, amp::class_loss, optimizer, amp::GradScaler(),
-                                      {.policy = policy});
+  amp::TrainStep step(*net, amp::class_loss, optimizer, amp::GradScaler(), {.policy = policy});
   const Tensor images = randn({2, 3, 32, 32});
   const Tensor labels = zeros({2}, DType::kI64);
   Kernels kernels;

@@ -5,7 +5,7 @@
 
 #include <gtest/gtest.h>
 
-#include "mezzo/amp/train_one_step.h"
+#include "mezzo/amp/train_step.h"
 #include "mezzo/core/device_backend.h"
 #include "mezzo/core/random.h"
 #include "mezzo/core/tensor.h"
@@ -52,8 +52,8 @@ Trained train_in_graph_mode() {
   const std::unique_ptr<nn::Module> net = models::create("resnet20");
   net->to(kCard);
   optim::Sgd optimizer(net->parameters(), {.lr = 0.1, .momentum = 0.9});
-  amp::TrainOneStepWithLossScale step(*net, amp::class_loss, optimizer, amp::GradScaler(),
-                                      {.policy = amp::Policy{amp::Level::kO2, DType::kF16}});
+  amp::TrainStep step(*net, amp::class_loss, optimizer, amp::GradScaler(),
+                      {.policy = amp::Policy{amp::Level::kO2, DType::kF16}});
   step.set_execution(graph::captured(*net));
   const Tensor images = randn({2, 3, 16, 16}).to(kCard);
   const Tensor labels = from_values<std::int64_t>({3, 7}, {2}).to(kCard);

@@ -8,7 +8,7 @@
 #include <gmock/gmock.h>
 #include <nlohmann/json.hpp>
 
-#include "mezzo/amp/train_one_step.h"
+#include "mezzo/amp/train_step.h"
 #include "mezzo/models/model.h"
 #include "mezzo/nn/inference.h"
 #include "mezzo/ops/losses.h"

@@ -3,7 +3,7 @@
 
 #include "mezzo/amp/autocast.h"
 #include "mezzo/amp/module_precision.h"
-#include "mezzo/amp/train_one_step.h"
+#include "mezzo/amp/train_step.h"
 #include "mezzo/nn/nn.h"
 #include "mezzo/ops/reduce.h"
 #include "mezzo/optim/sgd.h"
@@ -25,7 +25,7 @@ struct Built {
 
   SmallNet net;
   optim::Sgd optimizer{net.parameters(), {.lr = 0.1}};
-  TrainOneStepWithLossScale step;
+  TrainStep step;
 };
 
 std::string refusal_of(const TrainNetworkOptions& options) {

@@ -2,7 +2,7 @@
 // memory.
 #include <gtest/gtest.h>
 
-#include "mezzo/amp/train_one_step.h"
+#include "mezzo/amp/train_step.h"
 #include "mezzo/core/allocator.h"
 #include "mezzo/core/random.h"
 #include "mezzo/nn/linear.h"

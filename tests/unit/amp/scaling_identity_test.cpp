@@ -6,7 +6,7 @@
 #include <gtest/gtest.h>
 
 #include "mezzo/amp/autocast.h"
-#include "mezzo/amp/train_one_step.h"
+#include "mezzo/amp/train_step.h"
 #include "mezzo/autograd/engine.h"
 #include "mezzo/nn/activation.h"
 #include "mezzo/nn/container.h"
@@ -33,8 +33,7 @@ std::vector<std::vector<double>> trained(Weights weights, const Policy& policy,
   const auto loss = [&](const Tensor& logits, const Tensor& labels) {
     return cross_entropy(logits, labels) * weights.loss;
   };
-  TrainOneStepWithLossScale step(net, loss, optimizer, GradScaler(fixed_loss_scale(weights.scale)),
-                                 options);
+  TrainStep step(net, loss, optimizer, GradScaler(fixed_loss_scale(weights.scale)), options);
   for (std::uint64_t i = 0; i < 6; ++i) {
     const Batch batch = small_batch(i);
     EXPECT_FALSE(step(batch.images, batch.labels).skipped);

@@ -5,7 +5,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "mezzo/amp/train_one_step.h"
+#include "mezzo/amp/train_step.h"
 #include "mezzo/ops/arithmetic.h"
 #include "mezzo/ops/reduce.h"
 #include "mezzo/optim/sgd.h"
@@ -66,7 +66,7 @@ TEST(SkipWarning, ComesAfterManyLossesThatAreNotFinite) {
   const auto loss = [](const Tensor& logits, const Tensor& labels) {
     return class_loss(logits, labels) * std::numeric_limits<double>::infinity();
   };
-  TrainOneStepWithLossScale step(net, loss, optimizer, GradScaler({.init_scale = 11}));
+  TrainStep step(net, loss, optimizer, GradScaler({.init_scale = 11}));
   const char* text = "skipped in a row: the last loss is inf, and the scale is 11.";
   const Batch batch = small_batch(1);
   for (std::int64_t i = 1; i <= kManySkips; ++i) {
@@ -81,7 +81,7 @@ TEST(SkipWarning, ComesOnceForTheOverflowsOfATrainingStep) {
   SmallNet net;
   optim::Sgd optimizer(net.parameters());
   GradScaler scaler(LossScaleManager(fixed_loss_scale(0x1p127)));
-  TrainOneStepWithLossScale step(net, steep_loss, optimizer, std::move(scaler));
+  TrainStep step(net, steep_loss, optimizer, std::move(scaler));
   const Batch batch = small_batch(1);
   for (std::int64_t i = 0; i < kManySkips; ++i) {
     EXPECT_TRUE(step(batch.images, batch.labels).overflow);

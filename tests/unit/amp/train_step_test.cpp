@@ -1,4 +1,6 @@
 // Tests the effects of one training step, and what a skipped step leaves unchanged.
+#include "mezzo/amp/train_step.h"
+
 #include <chrono>
 #include <cmath>
 #include <limits>
@@ -8,7 +10,6 @@
 
 #include "mezzo/amp/gradient_statistics.h"
 #include "mezzo/amp/half_parameters.h"
-#include "mezzo/amp/train_one_step.h"
 #include "mezzo/ops/arithmetic.h"
 #include "mezzo/ops/reduce.h"
 #include "mezzo/optim/adam.h"
@@ -41,7 +42,7 @@ struct Training {
 
   SmallNet net;
   optim::Adam optimizer{net.parameters(), {.lr = 0.05}};
-  TrainOneStepWithLossScale step;
+  TrainStep step;
 };
 
 GradScaler scaler_at(double scale) { return GradScaler({.init_scale = scale}); }
@@ -71,13 +72,13 @@ TEST(TrainStep, AnOptimizerOfOtherParametersIsAnError) {
   SmallNet other;
   optim::Sgd of_other(other.parameters(), {.lr = 0.1});
   const Batch batch = small_batch(1);
-  TrainOneStepWithLossScale step(net, class_loss, of_other, GradScaler({}, false));
+  TrainStep step(net, class_loss, of_other, GradScaler({}, false));
   EXPECT_THAT(message_of<ArgumentError>([&] { step(batch.images, batch.labels); }),
               testing::HasSubstr("[train_step] the optimizer holds none of the network's 6 "
                                  "parameters"));
   // It replaces all parameters but those of norms.
   optim::Sgd of_old(net.parameters(), {.lr = 0.1});
-  TrainOneStepWithLossScale late(net, class_loss, of_old, GradScaler({}, false));
+  TrainStep late(net, class_loss, of_old, GradScaler({}, false));
   half_parameters(net, DType::kBf16);
   late(batch.images, batch.labels);
   EXPECT_THAT(warnings.text(),
@@ -94,13 +95,13 @@ TEST(TrainStep, AnOptimizerOfOtherParametersIsAnError) {
   }
   optim::Sgd of_both(more, {.lr = 0.1});
   const std::size_t so_far = warnings.text().size();
-  TrainOneStepWithLossScale both(frozen, class_loss, of_both, GradScaler({}, false));
+  TrainStep both(frozen, class_loss, of_both, GradScaler({}, false));
   both(batch.images, batch.labels);
   EXPECT_EQ(warnings.text().size(), so_far);
   // Some of the parameters are enough.
   const std::vector<Tensor> some{net.parameters().back()};
   optim::Sgd of_some(some, {.lr = 0.1});
-  TrainOneStepWithLossScale fine_tune(net, class_loss, of_some, GradScaler({}, false));
+  TrainStep fine_tune(net, class_loss, of_some, GradScaler({}, false));
   EXPECT_NO_THROW(fine_tune(batch.images, batch.labels));
   EXPECT_EQ(warnings.text().size(), so_far);
 }
@@ -112,9 +113,9 @@ TEST(TrainStep, LeavesNoGradientAndTakesNone) {
   Training used(scaler_at(128));
   const std::vector<Tensor> head{used.net.parameters().back()};
   optim::Sgd of_head(head, {.lr = 0});
-  TrainOneStepWithLossScale fine_tune(used.net, steep_loss, of_head, scaler_at(4));
+  TrainStep fine_tune(used.net, steep_loss, of_head, scaler_at(4));
   EXPECT_FALSE(fine_tune(small_batch(1).images, small_batch(1).labels).skipped);
-  TrainOneStepWithLossScale skipped(used.net, steep_loss, of_head, scaler_at(kHuge));
+  TrainStep skipped(used.net, steep_loss, of_head, scaler_at(kHuge));
   EXPECT_TRUE(skipped(small_batch(1).images, small_batch(1).labels).skipped);
   for (const Tensor& param : used.net.parameters()) EXPECT_FALSE(param.grad().defined());
   steep_loss(used.net(small_batch(2).images), small_batch(2).labels).backward();
@@ -174,8 +175,7 @@ TEST(TrainStep, AnotherScalerIsShownToTheStatistics) {
   SmallNet net;
   optim::Sgd optimizer(net.parameters(), {.lr = 0.1});
   GradientStatistics statistics(net, {.every = 1});
-  TrainOneStepWithLossScale step(net, class_loss, optimizer, no_scaler(),
-                                 {.statistics = &statistics});
+  TrainStep step(net, class_loss, optimizer, no_scaler(), {.statistics = &statistics});
   const Batch batch = small_batch(1);
   step(batch.images, batch.labels);
   step.scaler() = scaler_at(8);
@@ -271,7 +271,7 @@ TEST(TrainStep, NamesTheFirstBadParameter) {
   const auto loss = [&](const Tensor& logits, const Tensor& labels) {
     return cross_entropy(logits, labels) + sum(net.fc_bias() * 1e30) * 1e-10;
   };
-  TrainOneStepWithLossScale step(net, loss, optimizer, scaler_at(0x1p70));
+  TrainStep step(net, loss, optimizer, scaler_at(0x1p70));
   const Batch batch = small_batch(1);
   const TrainStepResult result = step(batch.images, batch.labels);
   EXPECT_TRUE(result.skipped);
@@ -297,7 +297,7 @@ struct Exact {
 
   nn::Linear net{4, 2};
   optim::Sgd optimizer{net.parameters(), {.lr = 0.125}};
-  TrainOneStepWithLossScale step;
+  TrainStep step;
 };
 
 TEST(TrainStep, MicroBatchesEqualOneBigBatch) {
@@ -387,8 +387,8 @@ TEST(TrainStep, AnOverflowIsNotClippedIntoASteplet) {
       const Tensor zero = net.fc_bias() - net.fc_bias().detach();
       return cross_entropy(logits, labels) + sum(zero * 1e30 * (scaled ? 1.0 : 1e20));
     };
-    TrainOneStepWithLossScale step(net, steep, optimizer, scaled ? scaler_at(0x1p40) : no_scaler(),
-                                   {.max_grad_norm = 1});
+    TrainStep step(net, steep, optimizer, scaled ? scaler_at(0x1p40) : no_scaler(),
+                   {.max_grad_norm = 1});
     const auto before = everything(net, optimizer);
     const Batch batch = small_batch(1);
     const TrainStepResult result = step(batch.images, batch.labels);
@@ -397,9 +397,8 @@ TEST(TrainStep, AnOverflowIsNotClippedIntoASteplet) {
     EXPECT_EQ(everything(net, optimizer), before) << scaled;
     // Repeats this on the host, which counts gradients.
     GradientStatistics statistics(net, {.every = 1});
-    TrainOneStepWithLossScale counted(net, steep, optimizer,
-                                      scaled ? scaler_at(0x1p40) : no_scaler(),
-                                      {.max_grad_norm = 1, .statistics = &statistics});
+    TrainStep counted(net, steep, optimizer, scaled ? scaler_at(0x1p40) : no_scaler(),
+                      {.max_grad_norm = 1, .statistics = &statistics});
     EXPECT_EQ(counted(batch.images, batch.labels).first_bad, "fc.bias") << scaled;
   }
 }
@@ -450,7 +449,7 @@ TEST(TrainStep, RefusesOptionsThatMakeNoSense) {
 TEST(TrainStep, RefusesAnOptimizerOfNothing) {
   SmallNet net;
   optim::Sgd nothing(std::vector<Tensor>{}, {.lr = 0.1});
-  TrainOneStepWithLossScale step(net, steep_loss, nothing, no_scaler());
+  TrainStep step(net, steep_loss, nothing, no_scaler());
   const Batch batch = small_batch(1);
   EXPECT_THAT(
       message_of<ArgumentError>([&] { step(batch.images, batch.labels); }),

@@ -5,7 +5,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "mezzo/amp/train_one_step.h"
+#include "mezzo/amp/train_step.h"
 #include "mezzo/core/device_backend.h"
 #include "mezzo/core/random.h"
 #include "mezzo/graph/compile.h"
@@ -39,9 +39,8 @@ std::vector<std::vector<float>> training(Mode mode, const amp::Policy& policy, b
   amp::SmallNet net;
   net.to(kCard);
   optim::Sgd optimizer(net.parameters(), {.lr = 0.1, .momentum = 0.9});
-  amp::TrainOneStepWithLossScale step(net, amp::class_loss, optimizer,
-                                      scaled ? amp::GradScaler() : amp::GradScaler({}, false),
-                                      {.policy = policy});
+  amp::TrainStep step(net, amp::class_loss, optimizer,
+                      scaled ? amp::GradScaler() : amp::GradScaler({}, false), {.policy = policy});
   if (mode != Mode::kEager) {
     step.set_execution(graph::captured(net, {.enabled = mode == Mode::kRecorded}));
   }
@@ -75,7 +74,7 @@ std::vector<float> training_with_a_step_on_the_host(bool is_recorded) {
   nn::Linear net(64, 100, false);
   net.to(kCard);
   optim::Sgd optimizer(net.parameters(), {.lr = 0.1});
-  amp::TrainOneStepWithLossScale step(net, amp::class_loss, optimizer, amp::GradScaler());
+  amp::TrainStep step(net, amp::class_loss, optimizer, amp::GradScaler());
   step.set_execution(graph::captured(net, {.enabled = is_recorded}));
   std::vector<float> losses;
   std::vector<Tensor> in_the_way;
@@ -121,7 +120,7 @@ TEST_F(CudaReplay, RunningStatisticsCountAsChanged) {
   amp::SmallNet net;
   net.to(kCard);
   optim::Sgd optimizer(net.parameters(), {.lr = 0.1});
-  amp::TrainOneStepWithLossScale step(net, amp::class_loss, optimizer, amp::GradScaler());
+  amp::TrainStep step(net, amp::class_loss, optimizer, amp::GradScaler());
   step.set_execution(graph::captured(net));
   const auto buffers = net.named_buffers();
   ASSERT_EQ(buffers.size(), 3U);

@@ -3,7 +3,7 @@
 
 #include <gtest/gtest.h>
 
-#include "mezzo/amp/train_one_step.h"
+#include "mezzo/amp/train_step.h"
 #include "mezzo/core/random.h"
 #include "mezzo/data/digits.h"
 #include "mezzo/io/npy.h"
@@ -24,9 +24,8 @@ std::vector<double> losses_on(Device device, const amp::Policy& policy, bool sca
   amp::SmallNet net;
   net.to(device);
   optim::Sgd optimizer(net.parameters(), {.lr = 0.1, .momentum = 0.9});
-  amp::TrainOneStepWithLossScale step(net, amp::class_loss, optimizer,
-                                      scaled ? amp::GradScaler() : amp::GradScaler({}, false),
-                                      {.policy = policy});
+  amp::TrainStep step(net, amp::class_loss, optimizer,
+                      scaled ? amp::GradScaler() : amp::GradScaler({}, false), {.policy = policy});
   std::vector<double> losses;
   for (std::uint64_t i = 0; i < 12; ++i) {
     const amp::Batch batch = amp::small_batch(i % 3);

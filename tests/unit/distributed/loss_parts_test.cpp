@@ -6,7 +6,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "mezzo/amp/train_one_step.h"
+#include "mezzo/amp/train_step.h"
 #include "mezzo/graph/train_step.h"
 #include "mezzo/nn/nn.h"
 #include "mezzo/ops/shape_ops.h"
@@ -120,8 +120,7 @@ Stepped step_on(const Batch& batch, const amp::LossFunction& loss, amp::TrainSte
   manual_seed(3);
   nn::Linear net(2, 3);
   optim::Sgd sgd(net.parameters(), {.lr = 0.5});
-  amp::TrainOneStepWithLossScale step(net, loss, sgd, amp::GradScaler({}, false),
-                                      std::move(options));
+  amp::TrainStep step(net, loss, sgd, amp::GradScaler({}, false), std::move(options));
   if (graph) step.set_execution(graph::captured(net));
   Stepped stepped;
   for (int i = 0; i < 2; ++i) stepped.losses.push_back(step(batch.inputs, batch.labels).loss);

@@ -8,7 +8,7 @@
 #include <gtest/gtest.h>
 
 #include "mezzo/amp/half_parameters.h"
-#include "mezzo/amp/train_one_step.h"
+#include "mezzo/amp/train_step.h"
 #include "mezzo/graph/train_step.h"
 #include "mezzo/ops/shape_ops.h"
 #include "mezzo/optim/sgd.h"
@@ -61,7 +61,7 @@ struct Training {
 
   SmallNet net;
   optim::Sgd optimizer{net.parameters(), {.lr = 0.1, .momentum = 0.9}};
-  std::optional<TrainOneStepWithLossScale> step;
+  std::optional<TrainStep> step;
   std::vector<TrainStepResult> results;
 };
 
@@ -248,8 +248,7 @@ TEST(StepTogether, RoundsAlikeEverywhere) {
     half_parameters(net, DType::kBf16);
     optim::Sgd optimizer(net.parameters(),
                          {.lr = 0.1, .param_update = optim::ParamUpdate::kStochastic});
-    TrainOneStepWithLossScale step(net, class_loss, optimizer, GradScaler({}, false),
-                                   {.processes = &group});
+    TrainStep step(net, class_loss, optimizer, GradScaler({}, false), {.processes = &group});
     for (int i = 0; i < kSteps; ++i) {
       const Batch batch = part_of(small_batch(static_cast<std::uint64_t>(i), kBatch), group);
       step(batch.images, batch.labels);

@@ -6,7 +6,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "mezzo/amp/train_one_step.h"
+#include "mezzo/amp/train_step.h"
 #include "mezzo/graph/compile.h"
 #include "mezzo/graph/train_step.h"
 #include "tests/unit/graph/fake_recorder.h"
@@ -53,8 +53,8 @@ void expect_steps_as_eager(const amp::TrainNetworkOptions& options, bool frozen,
   const auto step_of = [&](Growing& of) {
     return amp::build_train_network(of.net, amp::class_loss, of.optimizer, options);
   };
-  amp::TrainOneStepWithLossScale eager_step = step_of(eager);
-  amp::TrainOneStepWithLossScale graph_step = step_of(graphed);
+  amp::TrainStep eager_step = step_of(eager);
+  amp::TrainStep graph_step = step_of(graphed);
   graph_step.set_execution(
       graph::captured(graphed.net, recorded ? recorded_in(log) : RecordOptions{}));
   const std::vector<float> before = eager.last()[0].to_vector<float>();

@@ -10,7 +10,7 @@
 #include <vector>
 
 #include "mezzo/amp/half_parameters.h"
-#include "mezzo/amp/train_one_step.h"
+#include "mezzo/amp/train_step.h"
 #include "mezzo/core/random.h"
 #include "mezzo/graph/compile.h"
 #include "mezzo/nn/nn.h"
@@ -76,10 +76,10 @@ struct EarlyTraining {
           return std::vector<Tensor>{};
         },
         compile);
-    step.set_execution([this](const amp::StepBody& now, std::uint64_t now_in, const Tensor& input,
-                              const Tensor& labels) {
+    step.set_execution([this](const amp::StepBody& now, const amp::StepMode& now_in,
+                              const Tensor& input, const Tensor& labels) {
       body = &now;
-      mode = now_in;
+      mode = now_in.scaling;
       const Tensor batch[] = {input, labels};
       (*compiled)(batch);
     });
@@ -100,7 +100,7 @@ struct EarlyTraining {
   std::unique_ptr<Net> net;
   bool is_halved;
   Optimizer optimizer;
-  amp::TrainOneStepWithLossScale step;
+  amp::TrainStep step;
   std::optional<CompiledStep> compiled;
   const amp::StepBody* body = nullptr;
   std::uint64_t mode = 0;

@@ -4,7 +4,7 @@
 
 #include <gtest/gtest.h>
 
-#include "mezzo/amp/train_one_step.h"
+#include "mezzo/amp/train_step.h"
 #include "mezzo/core/cpu.h"
 #include "mezzo/core/random.h"
 #include "mezzo/graph/capture.h"
@@ -246,7 +246,7 @@ TEST(MemoryPlan, NoTwoLivingBlocksOverlap) {
       optimizer, {.level = "O2", .dtype = DType::kBf16});
   Program program;
   step.set_execution(
-      [&](const amp::StepBody& body, std::uint64_t, const Tensor& x, const Tensor& y) {
+      [&](const amp::StepBody& body, const amp::StepMode&, const Tensor& x, const Tensor& y) {
         const Tensor batch[] = {x, y};
         const auto call = [&](std::span<const Tensor> in) {
           body(in[0], in[1]);

@@ -310,7 +310,7 @@ TEST(QueuedUpdate, AStepIsAsItWasBehindOneOfAnotherScaler) {
   RecorderLog log;
   amp::SmallNet net;
   optim::Sgd optimizer(net.parameters(), {.lr = 1e-6});
-  amp::TrainOneStepWithLossScale step(net, amp::steep_loss, optimizer, amp::GradScaler());
+  amp::TrainStep step(net, amp::steep_loss, optimizer, amp::GradScaler());
   step.set_execution(captured(net, recorded_in(log)));
   const Batch batch = amp::small_batch(1);
   for (int i = 0; i < 4; ++i) EXPECT_FALSE(step(batch.images, batch.labels).skipped);

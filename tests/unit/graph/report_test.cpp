@@ -6,7 +6,7 @@
 #include <gtest/gtest.h>
 
 #include "mezzo/amp/module_precision.h"
-#include "mezzo/amp/train_one_step.h"
+#include "mezzo/amp/train_step.h"
 #include "mezzo/graph/compile.h"
 #include "mezzo/nn/conv.h"
 #include "mezzo/nn/linear.h"

@@ -76,7 +76,7 @@ class Twins {
 
     std::unique_ptr<Net> net;
     Optimizer optimizer;
-    amp::TrainOneStepWithLossScale step;
+    amp::TrainStep step;
   };
 
   One eager_;

@@ -46,8 +46,8 @@ class Training {
     manual_seed(1);
     if (params != DType::kF32) amp::half_parameters(net, params);
     optimizer = make_optimizer(net.parameters());
-    step = std::make_unique<amp::TrainOneStepWithLossScale>(net, amp::class_loss, *optimizer,
-                                                            amp::GradScaler({}, scales));
+    step = std::make_unique<amp::TrainStep>(net, amp::class_loss, *optimizer,
+                                            amp::GradScaler({}, scales));
   }
 
   void do_steps(int count) {
@@ -68,7 +68,7 @@ class Training {
   data::DataLoader loader{*digits, {.batch_size = 4, .seed = 5}};
   test::StatefulNet net;
   std::unique_ptr<optim::Optimizer> optimizer;
-  std::unique_ptr<amp::TrainOneStepWithLossScale> step;
+  std::unique_ptr<amp::TrainStep> step;
   data::TempFolder folder;
 };
 

@@ -135,9 +135,9 @@ TEST(Model, EvaluatesAndPredictsAtTheLevelOfItsStep) {
     return cross_entropy(logits, labels);
   };
   Model plain(*f.net, loss, *f.optimizer);
-  Model model(amp::TrainOneStepWithLossScale(*f.net, loss, *f.optimizer, amp::GradScaler({}, false),
-                                             {.policy = policy}),
-              loss);
+  Model model(
+      amp::TrainStep(*f.net, loss, *f.optimizer, amp::GradScaler({}, false), {.policy = policy}),
+      loss);
   const Tensor input = full({1, 1, 28, 28}, 0.3);
   const NoGrad no_grad;
   EXPECT_EQ(model.predict(input).to_vector<float>(),

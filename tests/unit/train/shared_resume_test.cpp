@@ -51,8 +51,8 @@ struct TiedTraining {
     net = std::make_unique<TiedNet>();
     if (params != DType::kF32) amp::half_parameters(*net, params);
     optimizer = std::make_unique<optim::Adam>(net->parameters(), optim::AdamOptions{.lr = 0.01});
-    step = std::make_unique<amp::TrainOneStepWithLossScale>(*net, amp::class_loss, *optimizer,
-                                                            amp::GradScaler({}, false));
+    step = std::make_unique<amp::TrainStep>(*net, amp::class_loss, *optimizer,
+                                            amp::GradScaler({}, false));
   }
 
   void do_steps(int count) {
@@ -68,7 +68,7 @@ struct TiedTraining {
   data::TensorBatches batches{examples.images, examples.labels, {.batch_size = 4, .seed = 5}};
   std::unique_ptr<TiedNet> net;
   std::unique_ptr<optim::Adam> optimizer;
-  std::unique_ptr<amp::TrainOneStepWithLossScale> step;
+  std::unique_ptr<amp::TrainStep> step;
 };
 
 TEST(SharedResume, IsBitForBit) {

@@ -1,4 +1,4 @@
-#include "mezzo/amp/train_one_step.h"
+#include "mezzo/amp/train_step.h"
 
 #include <algorithm>
 #include <chrono>
@@ -81,9 +81,8 @@ Tensor forward_for(const LossFunction& loss, nn::Module& net, const Tensor& inpu
   return is_read ? output : output.astype(DType::kF32);
 }
 
-TrainOneStepWithLossScale::TrainOneStepWithLossScale(nn::Module& net, LossFunction loss,
-                                                     optim::Optimizer& optimizer, GradScaler scaler,
-                                                     TrainStepOptions options)
+TrainStep::TrainStep(nn::Module& net, LossFunction loss, optim::Optimizer& optimizer,
+                     GradScaler scaler, TrainStepOptions options)
     : net_(net),
       optimizer_(optimizer),
       scaler_(std::move(scaler)),
@@ -100,7 +99,7 @@ TrainOneStepWithLossScale::TrainOneStepWithLossScale(nn::Module& net, LossFuncti
 
 // With an optimizer of other parameters nothing would be trained, and every step would report
 // success.
-void TrainOneStepWithLossScale::check_optimizer() const {
+void TrainStep::check_optimizer() const {
   std::unordered_set<const TensorImpl*> own;
   for (const Tensor& parameter : net_.parameters()) {
     if (parameter.requires_grad()) own.insert(parameter.impl());
@@ -127,7 +126,7 @@ void TrainOneStepWithLossScale::check_optimizer() const {
   }
 }
 
-TrainStepResult TrainOneStepWithLossScale::operator()(const Tensor& input, const Tensor& labels) {
+TrainStepResult TrainStep::operator()(const Tensor& input, const Tensor& labels) {
   if (!std::exchange(has_begun_, true)) {
     check_optimizer();
     if (options_.processes != nullptr) begin_together();
@@ -153,7 +152,7 @@ TrainStepResult TrainOneStepWithLossScale::operator()(const Tensor& input, const
   return std::move(result_);
 }
 
-void TrainOneStepWithLossScale::execute(const Tensor& input, const Tensor& labels) {
+void TrainStep::execute(const Tensor& input, const Tensor& labels) {
   const auto body = [this](const Tensor& x, const Tensor& y) { run(x, y); };
   if (execution_) {
     execution_(body, mode(), input, labels);
@@ -164,20 +163,16 @@ void TrainOneStepWithLossScale::execute(const Tensor& input, const Tensor& label
 
 // Also drops those of parameters that the optimizer does not hold: they carry this step's scale,
 // and would be added to the gradients of another optimizer's step.
-void TrainOneStepWithLossScale::drop_gradients() const {
+void TrainStep::drop_gradients() const {
   optimizer_.zero_grad();
   net_.zero_grad();
 }
 
-// The address is part of the mode, because host work refers to this object.
-std::uint64_t TrainOneStepWithLossScale::mode() const {
-  static_assert(alignof(TrainOneStepWithLossScale) > GradScaler::kAllModes);
-  constexpr int kAddressBits = 48;                          // bits of a program's addresses
-  const std::uint64_t params = optimizer_.params().size();  // a group may have been added
-  return (reinterpret_cast<std::uintptr_t>(this) + scaler_.mode()) ^ params << kAddressBits;
+StepMode TrainStep::mode() const {
+  return {.step = this, .scaling = scaler_.mode(), .params = optimizer_.params().size()};
 }
 
-void TrainOneStepWithLossScale::run(const Tensor& input, const Tensor& labels) {
+void TrainStep::run(const Tensor& input, const Tensor& labels) {
   losses_ = {};
   nn::Module* const nets[] = {&net_};
   if (options_.restore_buffers && may_skip()) buffers_.take(nets);
@@ -203,7 +198,7 @@ void TrainOneStepWithLossScale::run(const Tensor& input, const Tensor& labels) {
   drop_gradients();
 }
 
-bool TrainOneStepWithLossScale::accumulate_all(const Tensor& input, const Tensor& labels) {
+bool TrainStep::accumulate_all(const Tensor& input, const Tensor& labels) {
   const std::int64_t parts = options_.micro_batches;
   const std::int64_t n = input.rank() > 0 ? input.size(0) : 1;
   if (parts > 1) check_split(n, labels, parts);
@@ -220,8 +215,8 @@ bool TrainOneStepWithLossScale::accumulate_all(const Tensor& input, const Tensor
   return true;
 }
 
-bool TrainOneStepWithLossScale::accumulate(const Tensor& input, const Tensor& labels,
-                                           const LossParts::Whole& whole, double share) {
+bool TrainStep::accumulate(const Tensor& input, const Tensor& labels, const LossParts::Whole& whole,
+                           double share) {
   begin(StepPhase::kForward);
   const Tensor output = forward_for(loss_.loss(), net_, input, options_.policy);
   // A region in which the step is called applies to the network alone.
@@ -236,7 +231,7 @@ bool TrainOneStepWithLossScale::accumulate(const Tensor& input, const Tensor& la
   return true;
 }
 
-void TrainOneStepWithLossScale::try_forward(const Tensor& input, const Tensor& labels) {
+void TrainStep::try_forward(const Tensor& input, const Tensor& labels) {
   const nn::KeepBuffers buffers(net_);
   const nn::Inference inference(net_);
   const KeepRandomPosition random;
@@ -246,7 +241,7 @@ void TrainOneStepWithLossScale::try_forward(const Tensor& input, const Tensor& l
 }
 
 // Reads the losses that were not read yet.
-bool TrainOneStepWithLossScale::take_losses() {
+bool TrainStep::take_losses() {
   const Losses losses = std::exchange(losses_, {});
   if (losses.tensors.empty()) return true;
   const auto look = [this, weights = losses.weights](std::span<const Tensor> reads) {
@@ -258,24 +253,24 @@ bool TrainOneStepWithLossScale::take_losses() {
 }
 
 // Over the processes: if one loss is not finite, the mean is not, and all skip the step.
-double TrainOneStepWithLossScale::mean_loss(const Tensor& loss) const {
+double TrainStep::mean_loss(const Tensor& loss) const {
   const double own = loss.item();
   return options_.processes != nullptr ? distributed::average(*options_.processes, own) : own;
 }
 
-void TrainOneStepWithLossScale::add_loss(double loss, double weight) {
+void TrainStep::add_loss(double loss, double weight) {
   result_.loss += weight * loss;
   result_.nonfinite_loss |= !std::isfinite(loss);
 }
 
-bool TrainOneStepWithLossScale::goes_on() {
+bool TrainStep::goes_on() {
   if (!result_.nonfinite_loss || !skips_nonfinite_loss()) return true;
   end_phase();
   skip();
   return false;
 }
 
-void TrainOneStepWithLossScale::begin(StepPhase phase) {
+void TrainStep::begin(StepPhase phase) {
   const auto mark = [this, phase](std::span<const Tensor>) { return enter(phase), true; };
   // Measuring times alone is not worth a separate recording for each part. Outside of recordings
   // nothing is deferred.
@@ -285,14 +280,14 @@ void TrainOneStepWithLossScale::begin(StepPhase phase) {
                can_wait ? HostWorkTime::kCanWait : HostWorkTime::kInPlace);
 }
 
-void TrainOneStepWithLossScale::enter(StepPhase phase) {
+void TrainStep::enter(StepPhase phase) {
   end_phase();
   phase_ = phase;
   if (options_.on_phase) options_.on_phase(phase);
 }
 
 // Adds the time since the beginning of the current phase to its total.
-void TrainOneStepWithLossScale::end_phase() {
+void TrainStep::end_phase() {
   const auto now = std::chrono::steady_clock::now();
   const double ms = std::chrono::duration<double, std::milli>(now - phase_begin_).count();
   switch (phase_) {
@@ -303,13 +298,13 @@ void TrainOneStepWithLossScale::end_phase() {
   phase_begin_ = now;
 }
 
-void TrainOneStepWithLossScale::count_skip() {
+void TrainStep::count_skip() {
   skipped_in_a_row_ = result_.skipped ? skipped_in_a_row_ + 1 : 0;
   result_.skipped_in_a_row = skipped_in_a_row_;
 }
 
 // If all of them were overflows, the scaler has warned already.
-void TrainOneStepWithLossScale::warn_if_many() const {
+void TrainStep::warn_if_many() const {
   if (skipped_in_a_row_ != kManySkips || scaler_.skipped_in_a_row() == kManySkips) return;
   warn_of_skips(skipped_in_a_row_, scaler_.get_scale(),
                 result_.nonfinite_loss
@@ -317,7 +312,7 @@ void TrainOneStepWithLossScale::warn_if_many() const {
                     : concat("the gradient of ", result_.first_bad, " is not finite"));
 }
 
-void TrainOneStepWithLossScale::skip() {
+void TrainStep::skip() {
   result_.skipped = true;
   count_skip();
   drop_gradients();
@@ -328,12 +323,12 @@ void TrainOneStepWithLossScale::skip() {
   warn_if_many();
 }
 
-void TrainOneStepWithLossScale::set_skipped_in_a_row(std::int64_t steps) {
+void TrainStep::set_skipped_in_a_row(std::int64_t steps) {
   check_arg(steps >= 0, "train_step", "the steps skipped in a row must not be negative: ", steps);
   skipped_in_a_row_ = steps;
 }
 
-std::string TrainOneStepWithLossScale::name_of_parameter(std::size_t i) const {
+std::string TrainStep::name_of_parameter(std::size_t i) const {
   const Tensor& param = optimizer_.params()[i];
   for (const NamedTensor& entry : net_.named_parameters()) {
     if (entry.tensor.impl() == param.impl()) return entry.name;

@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "mezzo/amp/gradient_statistics.h"
-#include "mezzo/amp/train_one_step.h"
+#include "mezzo/amp/train_step.h"
 #include "mezzo/core/log.h"
 #include "mezzo/distributed/agreement.h"
 #include "mezzo/distributed/average.h"
@@ -19,7 +19,7 @@ namespace mezzo::amp {
 
 // Called once: all processes begin with the state of process 0. That includes the optimizer's
 // counters, because stochastic rounding draws its random numbers by them.
-void TrainOneStepWithLossScale::begin_together() {
+void TrainStep::begin_together() {
   distributed::ProcessGroup& processes = *options_.processes;
   const auto check = [&](const char* what, auto value) {
     distributed::check_same(processes, "train_step", what, static_cast<double>(value),
@@ -40,7 +40,7 @@ void TrainOneStepWithLossScale::begin_together() {
   }
 }
 
-void TrainOneStepWithLossScale::average_gradients() {
+void TrainStep::average_gradients() {
   if (options_.processes == nullptr) return;
   // With its own scale a process would divide by another number than the others, or skip a step
   // that they do: https://github.com/pytorch/pytorch/issues/136009.
@@ -54,7 +54,7 @@ void TrainOneStepWithLossScale::average_gradients() {
 
 // True if somebody wants to see the gradients of this step, or if they cannot be processed in
 // place.
-bool TrainOneStepWithLossScale::needs_host() const {
+bool TrainStep::needs_host() const {
   const GradientStatistics* statistics = scaler_.statistics();
   if (statistics != nullptr && statistics->is_due()) return true;
   if (options_.processes != nullptr) return true;  // it exchanges gradients on the host
@@ -63,7 +63,7 @@ bool TrainOneStepWithLossScale::needs_host() const {
 
 // True if it is known before the backward pass that an update will follow, whatever the gradients,
 // and nobody wants to see them first.
-bool TrainOneStepWithLossScale::updates_by_leaf() const {
+bool TrainStep::updates_by_leaf() const {
   const GradientStatistics* statistics = scaler_.statistics();
   const bool shows_gradients = statistics != nullptr && statistics->is_due();
   return captures_by_leaf() && losses_.tensors.empty() && !shows_gradients &&
@@ -73,7 +73,7 @@ bool TrainOneStepWithLossScale::updates_by_leaf() const {
 
 // Notes an update that graph mode may do in parts, each after the last reader of its parameters
 // (graph/passes/update_in_backward.cpp).
-void TrainOneStepWithLossScale::note_update_by_leaf() {
+void TrainStep::note_update_by_leaf() {
   const auto parts = std::make_shared<optim::StepInParts>(std::vector{&optimizer_});
   const auto begin = [this, parts] {
     parts->begin(1 / scaler_.begin_steps(players()).front().scale);
@@ -95,7 +95,7 @@ void TrainOneStepWithLossScale::note_update_by_leaf() {
 }
 
 // Losses that were not read yet are read after the update.
-void TrainOneStepWithLossScale::queue_update() {
+void TrainStep::queue_update() {
   const Losses losses = std::exchange(losses_, {});
   // Without loss scaling, gradients are checked if their norm is computed anyway.
   const bool checks_gradients =
@@ -124,8 +124,7 @@ void TrainOneStepWithLossScale::queue_update() {
   do_host_work("finish_update", {}, {}, finish);
 }
 
-bool TrainOneStepWithLossScale::finish_update(UpdateOnDevice& update,
-                                              std::span<const double> weights) {
+bool TrainStep::finish_update(UpdateOnDevice& update, std::span<const double> weights) {
   const UpdateOnDevice::Outcome outcome = update.finish(weights.size());
   for (std::size_t i = 0; i < weights.size(); ++i) add_loss(outcome.losses[i], weights[i]);
   if (!goes_on()) return false;
@@ -139,19 +138,19 @@ bool TrainOneStepWithLossScale::finish_update(UpdateOnDevice& update,
   return true;
 }
 
-void TrainOneStepWithLossScale::update() {
+void TrainStep::update() {
   clip();
   if (!result_.skipped) take_result(scaler_.step(optimizer_));
   end_update();
 }
 
-void TrainOneStepWithLossScale::take_result(const StepResult& step) {
+void TrainStep::take_result(const StepResult& step) {
   result_.overflow = step.found_inf;
   result_.skipped = step.found_inf;
   if (step.first_bad.has_value()) result_.first_bad = name_of_parameter(*step.first_bad);
 }
 
-void TrainOneStepWithLossScale::end_update() {
+void TrainStep::end_update() {
   count_skip();
   if (result_.skipped) buffers_.restore();
   scaler_.update();
@@ -163,7 +162,7 @@ void TrainOneStepWithLossScale::end_update() {
   }
 }
 
-void TrainOneStepWithLossScale::clip() {
+void TrainStep::clip() {
   if (!options_.max_grad_norm.has_value()) return;
   scaler_.unscale_(optimizer_);
   result_.grad_norm = optim::clip_grad_norm(optimizer_.params(), *options_.max_grad_norm);

@@ -96,7 +96,7 @@ struct TrainStepResult {
   double total_ms() const { return forward_ms + backward_ms + update_ms; }
 };
 
-// MindSpore's TrainOneStepWithLossScaleCell: runs training steps with a network, a loss and an
+// MindSpore's TrainStepCell: runs training steps with a network, a loss and an
 // optimizer, which must outlive it.
 //
 // A skipped step changes no parameter, no optimizer state and no buffer of the network, bit for
@@ -104,12 +104,12 @@ struct TrainStepResult {
 // scaling gradients are not checked, and only a loss that is not finite skips its step (and, where
 // gradients are clipped, a norm that is not finite). A scaler that does not check never skips. If
 // many consecutive steps are skipped, it warns once (kManySkips in loss_scale.h).
-class TrainOneStepWithLossScale {
+class TrainStep {
  public:
   // Throws ArgumentError unless micro_batches and max_grad_norm are positive. Warns if loss scaling
   // is on for a bf16 network, which does not need it.
-  TrainOneStepWithLossScale(nn::Module& net, LossFunction loss, optim::Optimizer& optimizer,
-                            GradScaler scaler, TrainStepOptions options = {});
+  TrainStep(nn::Module& net, LossFunction loss, optim::Optimizer& optimizer, GradScaler scaler,
+            TrainStepOptions options = {});
 
   // Runs one step on a batch. The gradients of the network's and of the optimizer's parameters are
   // dropped before and afterwards, even after an exception, which in graph mode may leave some
@@ -154,7 +154,7 @@ class TrainOneStepWithLossScale {
   // work, and reports through result_.
   void run(const Tensor& input, const Tensor& labels);
   void execute(const Tensor& input, const Tensor& labels);
-  std::uint64_t mode() const;
+  StepMode mode() const;
   // These return false if a loss is not finite and the step is skipped.
   bool accumulate(const Tensor& input, const Tensor& labels, const LossParts::Whole& whole,
                   double share);
@@ -241,8 +241,10 @@ struct TrainNetworkOptions {
 // Output, labels and loss are f32. Throws ArgumentError for an unknown level, listing the valid
 // ones, and for dtypes that do not fit. Warns if f16 would be trained without loss scaling by
 // default, as at O1, auto and O3, and at O0 if the network was set to f16 before.
-TrainOneStepWithLossScale build_train_network(nn::Module& net, LossFunction loss,
-                                              optim::Optimizer& optimizer,
-                                              const TrainNetworkOptions& options = {});
+TrainStep build_train_network(nn::Module& net, LossFunction loss, optim::Optimizer& optimizer,
+                              const TrainNetworkOptions& options = {});
+
+// The name that this class had first, after MindSpore's.
+using TrainOneStepWithLossScale = TrainStep;
 
 }  // namespace mezzo::amp
