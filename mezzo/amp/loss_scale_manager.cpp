@@ -1,5 +1,7 @@
 #include "mezzo/amp/loss_scale_manager.h"
 
+#include "mezzo/core/error.h"
+
 namespace mezzo::amp {
 namespace {
 

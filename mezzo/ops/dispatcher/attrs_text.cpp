@@ -21,7 +21,7 @@ bool parse_text(std::string_view text, bool& value) {
 }
 
 bool parse_text(std::string_view text, DType& dtype) {
-  return parse_one_of(text, dtype, kAllDTypes);
+  return parse_one_of<DType>(text, dtype, kAllDTypes);
 }
 
 bool parse_text(std::string_view text, Shape& shape) {

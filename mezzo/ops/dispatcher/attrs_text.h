@@ -31,14 +31,19 @@ requires(std::is_arithmetic_v<Number> &&
 }
 
 // For types with few values: finds the value that prints as the text.
-template <class T, std::size_t N>
-bool parse_one_of(std::string_view text, T& value, const T (&all)[N]) {
+template <class T>
+bool parse_one_of(std::string_view text, T& value, std::span<const T> all) {
   for (const T& candidate : all) {
     if (concat(candidate) != text) continue;
     value = candidate;
     return true;
   }
   return false;
+}
+
+template <class T, std::size_t N>
+bool parse_one_of(std::string_view text, T& value, const T (&all)[N]) {
+  return parse_one_of<T>(text, value, std::span<const T>(all));
 }
 
 inline bool parse_text(std::string_view text, Format& format) {
