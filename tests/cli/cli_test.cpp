@@ -68,7 +68,7 @@ TEST_F(Command, ALogWhoseReaderLeavesIsAFailureOnTheWay) {
   const Outcome outcome = run_line(line);
   EXPECT_EQ(outcome.status, 1);
   EXPECT_EQ(outcome.errors, concat("mezzo: [json] ", path("pipe"),
-                                   ": what read it is gone. Write to a file instead\n"));
+                                   ": its reader has closed it. Write to a file instead\n"));
 }
 
 TEST_F(Command, ARefusedRunLeavesTheLogOfAnotherOneAlone) {
@@ -123,7 +123,7 @@ TEST_F(Command, AFileThatIsNoLogIsLeftAlone) {
           "plan mlp --json " + path("log"), "plan mlp --graph --json " + path("log")}) {
       const Outcome outcome = run(command);
       EXPECT_EQ(outcome.status, 2) << command;
-      EXPECT_THAT(outcome.errors, HasSubstr("exists and is no log of mezzo")) << command;
+      EXPECT_THAT(outcome.errors, HasSubstr("exists and is not a log of mezzo")) << command;
       EXPECT_EQ(read_text("log"), text) << command;
     }
   }
@@ -253,7 +253,8 @@ TEST_F(Command, AListIsSeparatedByCommasWhereWordsFollow) {
   const Outcome plan = run("plan --keep-f32 fc1,fc2 mlp");
   ASSERT_EQ(plan.status, 0) << plan.errors;
   EXPECT_THAT(plan.output, HasSubstr("its module is set to f32"));
-  EXPECT_THAT(run("plan --keep-f32 fc1 fc2 mlp").errors, HasSubstr("`mlp` belongs to no option"));
+  EXPECT_THAT(run("plan --keep-f32 fc1 fc2 mlp").errors,
+              HasSubstr("`mlp` does not belong to an option"));
 }
 
 TEST_F(Command, EventFilesHoldTheScalars) {

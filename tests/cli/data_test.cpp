@@ -178,7 +178,7 @@ TEST_F(DataCommand, RefusesWhatItCannotDo) {
            Case{"data", "spec is required"},
            Case{"data mnits", "no such data set: `mnits`"},
            Case{"data images:/no/such/folder", "/no/such/folder"},
-           Case{"data digits --split val", "`val`. There are train, test and both"},
+           Case{"data digits --split val", "`val`. Known splits are train, test and both"},
            Case{"data digits --limit 0", "[--limit] must be at least 1: 0"},
            Case{"data digits --pictures 0 --out " + path("x"), "from 1 to 1024: 0"},
            Case{"data digits --pictures 5", "[--out] is missing"},

@@ -64,7 +64,7 @@ TEST_F(Command, ARunThatDoesNotGetBetterEndsEarly) {
   // The run is already finished and is tested again; with more patience it continues.
   const Outcome over = run(options + " --resume --quiet");
   EXPECT_EQ(over.status, 0) << over.errors;
-  EXPECT_THAT(over.output, HasSubstr("no step was left to do"));
+  EXPECT_THAT(over.output, HasSubstr("no step was left"));
   EXPECT_THAT(over.output, HasSubstr("stopped early after epoch 3"));
   const Outcome more = run(options.substr(0, options.find(" --early-stop")) +
                            " --early-stop 4 --resume --quiet --checkpoint-dir " + path("run"));
