@@ -240,8 +240,8 @@ TEST_F(Command, AStartNamesTheOptionsOfItsCommand) {
 
 TEST_F(Command, ANameOfAnOperationThatIsNotCalledDrawsOneLine) {
   const std::string warning =
-      "mezzo warning: [amp] lenet5 does not call `softmax`: what is said of it changes nothing. "
-      "`mezzo plan` shows what it calls\n";
+      "mezzo warning: [amp] lenet5 does not call `softmax`: its rule changes nothing. `mezzo plan` "
+      "shows what the model calls\n";
   for (const char* command : {"plan lenet5", "train --steps 1 --quiet", "bench --steps 1"}) {
     const Outcome outcome = run(std::string(command) + " --keep-f32 softmax,relu");
     EXPECT_EQ(outcome.status, 0) << command;

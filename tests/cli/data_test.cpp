@@ -387,7 +387,7 @@ TEST_F(DataCommand, MixingChangesARunAndIsAskedOfOneThatGoesOn) {
   ASSERT_EQ(run(train + "--mixup 0.4" + folder).status, 0);
   const Outcome outcome = run("train --model mlp --steps 4 --resume" + folder);
   EXPECT_EQ(outcome.status, 2);
-  EXPECT_THAT(outcome.errors, HasSubstr("the run was begun with --mixup 0.4, not 0"));
+  EXPECT_THAT(outcome.errors, HasSubstr("the run was started with --mixup 0.4, not 0"));
   EXPECT_THAT(run("train --mixup -1").errors,
               HasSubstr("[--mixup] must be 0 or more, and finite in f32: -1"));
   EXPECT_THAT(run("train --cutmix inf").errors,

@@ -104,7 +104,7 @@ TEST_F(Command, APlateauLowersTheRateAndGoesOnSo) {
     changed.replace(from, changed.find(' ', from + name.size() + 1) - from, other);
     const Outcome refused = run(changed + " --epochs 9 --resume");
     EXPECT_EQ(refused.status, 2) << changed;
-    EXPECT_THAT(refused.errors, HasSubstr("the run was begun with " + name));
+    EXPECT_THAT(refused.errors, HasSubstr("the run was started with " + name));
   }
 }
 

@@ -129,7 +129,7 @@ TEST(FineTuningRun, InTwoPartsItIsTheUnbrokenRun) {
       EXPECT_EQ(train_on(options, data).state, whole) << name_of(kind) << " " << graph;
       options.fine_tuning.freeze.pop_back();
       EXPECT_THAT(message_of<ArgumentError>([&] { train_on(options, data); }),
-                  HasSubstr("begun with --freeze bn1,conv1,layer1.*,layer2.0.bn?,"));
+                  HasSubstr("started with --freeze bn1,conv1,layer1.*,layer2.0.bn?,"));
     }
   }
 }
