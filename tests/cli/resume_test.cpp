@@ -181,7 +181,7 @@ TEST_F(Command, ResumeRefusesOtherOptionsAndMissingFolders) {
   ASSERT_EQ(run(options + "--checkpoint-dir " + path("run")).status, 0);
   const Outcome other = run(options + "--lr 0.5 --resume --checkpoint-dir " + path("run"));
   EXPECT_EQ(other.status, 2);
-  EXPECT_THAT(other.errors, HasSubstr("begun with --lr 0.01, not 0.5"));
+  EXPECT_THAT(other.errors, HasSubstr("started with --lr 0.01, not 0.5"));
   EXPECT_EQ(run(options + "--resume").status, 2);
   EXPECT_EQ(run(options + "--resume --checkpoint-dir " + path("new")).status, 0);
 }
