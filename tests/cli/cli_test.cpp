@@ -138,7 +138,7 @@ TEST_F(Command, AFileThatIsNoLogIsLeftAlone) {
 // O0 is the reference of the comparison.
 TEST_F(Command, OptionsThatLowerAreNotForO0) {
   EXPECT_THAT(run("train --amp O0 --lower fc1").errors,
-              HasSubstr("[--lower] and --keep-batchnorm-fp32 false have no place at --amp O0"));
+              HasSubstr("[--lower] and --keep-batchnorm-fp32 false do nothing at --amp O0"));
   EXPECT_EQ(run("bench --amp O0 --keep-batchnorm-fp32 false").status, 2);
   const std::string options = " --model mlp --batch-size 500 --quiet --steps 1 --json ";
   ASSERT_EQ(run("compare --levels O0,O1 --lower relu" + options + path("log")).status, 0);
