@@ -101,7 +101,7 @@ LossScaleOptions loss_scale_preset(std::string_view name) {
   if (found != std::end(kPresets)) return found->options;
   std::string known;
   for (const std::string_view other : kPresetNames) known += concat(" ", other);
-  fail("loss_scale", "there is no preset `", name, "`. There are", known);
+  fail("loss_scale", "there is no preset `", name, "`. Known presets are", known);
 }
 
 std::span<const std::string_view> loss_scale_preset_names() { return kPresetNames; }

@@ -10,15 +10,15 @@ namespace {
 
 train::ScheduleKind parse_schedule_name(const std::string& text) {
   const auto kind = train::parse_schedule(text);
-  check_arg(kind.has_value(), "--lr-schedule", "unknown schedule `", text, "`. There are ",
-            train::schedule_names());
+  check_arg(kind.has_value(), "--lr-schedule", "unknown schedule `", text,
+            "`. Known schedules are ", train::schedule_names());
   return *kind;
 }
 
 train::OptimizerKind parse_kind(const std::string& text) {
   const auto kind = train::parse_optimizer(text);
-  check_arg(kind.has_value(), "--optimizer", "unknown optimizer `", text, "`. There are ",
-            train::optimizer_names());
+  check_arg(kind.has_value(), "--optimizer", "unknown optimizer `", text,
+            "`. Known optimizers are ", train::optimizer_names());
   return *kind;
 }
 

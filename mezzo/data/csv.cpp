@@ -138,7 +138,7 @@ class TableReader {
     const auto times = std::ranges::count(header_, name);
     if (times != 1) {
       fail<FileError>(kCsvOp, source_, ": there ",
-                      times == 0 ? "is no column " : "are two columns ", name, ". There are ",
+                      times == 0 ? "is no column " : "are two columns ", name, ". The columns are ",
                       first_names(header_));
     }
     return static_cast<std::size_t>(std::ranges::find(header_, name) - header_.begin());

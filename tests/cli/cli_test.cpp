@@ -107,7 +107,7 @@ TEST_F(Command, BenchSaysThatStepsWereSkipped) {
 TEST_F(Command, ALogThatCannotBeWrittenSaysWhy) {
   EXPECT_EQ(run("plan mlp --json " + path("")).errors,
             concat("mezzo: [json] ", path(""),
-                   ": cannot be written: Is a directory. It is a folder: name a file\n"));
+                   ": cannot be written: Is a directory. It is a folder: give a file\n"));
   EXPECT_THAT(run("plan mlp --json " + path("none/log")).errors,
               HasSubstr("cannot be written: No such file or directory. Check that the folder"));
 }

@@ -65,7 +65,7 @@ TEST_F(DataCommand, SaysWhatASetHolds) {
                     HasSubstr("heights 12 to 17, median 14; widths 20; 3 channels; 6 PNG"),
                     HasSubstr("data::Normalization{.mean = {0."),
                     HasSubstr("data::Normalization{.mean = {0.4850F, 0.4560F, 0.4060F}"),
-                    HasSubstr("unreadable     2 of the examined:"),
+                    HasSubstr("unreadable     2 of the examined images:"),
                     HasSubstr("cat/0.png (image 0): neither a JPEG nor a PNG file")));
   const std::vector<Json> events = read_events("log");
   ASSERT_EQ(events.size(), 2U);

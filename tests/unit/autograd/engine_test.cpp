@@ -452,7 +452,7 @@ TEST(Backward, GradientsToStartFromFitTheirTensors) {
   EXPECT_THAT(message_of<ArgumentError>([&] { y.backward(ones({3})); }),
               testing::HasSubstr("the gradient has shape [3], the tensor [2]"));
   EXPECT_THAT(message_of<ArgumentError>([&] { y.backward(ones({2}, DType::kI64)); }),
-              testing::HasSubstr("the gradient is i64, it must be floating-point"));
+              testing::HasSubstr("the gradient is i64, but must be floating-point"));
 }
 
 }  // namespace

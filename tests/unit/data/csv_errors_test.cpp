@@ -74,7 +74,7 @@ TEST(CsvErrors, QuotesMustEnd) {
 
 TEST(CsvErrors, ColumnsMustBeThere) {
   EXPECT_EQ(refusal("a,b\n1,2\n", {.label = "c"}),
-            "[csv] t.csv: there is no column c. There are a, b");
+            "[csv] t.csv: there is no column c. The columns are a, b");
   EXPECT_THAT(refusal("a,a\n1,2\n", {.features = {"a"}}), HasSubstr("there are two columns a"));
   EXPECT_EQ(refusal("a,b\n1,2\n", {.label = 2}),
             "[csv] t.csv: there is no column 2 of 2. Columns count from 0");
@@ -94,7 +94,7 @@ TEST(CsvErrors, OptionsMustAgree) {
     return message_of<ArgumentError>([&] { parse_csv("a,b\n1,2\n", options); });
   };
   EXPECT_THAT(wrong({.delimiter = '"'}), HasSubstr("cannot be the delimiter"));
-  EXPECT_THAT(wrong({.features = {0}, .leave_out = {1}}), HasSubstr("Give one of them"));
+  EXPECT_THAT(wrong({.features = {0}, .leave_out = {1}}), HasSubstr("Give only one of them"));
   EXPECT_THAT(wrong({.features = {0, 1}, .label = "b"}), HasSubstr("the label is a feature"));
   EXPECT_THAT(wrong({.class_names = {"x"}}), HasSubstr("Give it as the label"));
   EXPECT_THAT(wrong({.label = 1, .class_names = {"x", "x"}}), HasSubstr("the same name"));

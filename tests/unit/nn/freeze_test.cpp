@@ -46,10 +46,9 @@ TEST(ParametersMatching, AreThoseOfModulesAndThoseOfTheName) {
   for (const char* pattern : {"layer1", "layer1.*"}) {
     EXPECT_EQ(parameters_matching(*resnet, pattern, "test").size(), 18U) << pattern;
   }
-  EXPECT_THAT(
-      message_of<ArgumentError>([&] { parameters_matching(net, "head", "test"); }),
-      HasSubstr("[test] no parameter belongs to `head`. Patterns are of paths of modules or "
-                "names of parameters, such as fc.bias"));
+  EXPECT_THAT(message_of<ArgumentError>([&] { parameters_matching(net, "head", "test"); }),
+              HasSubstr("[test] no parameter belongs to `head`. Patterns match paths of modules or "
+                        "names of parameters, such as fc.bias"));
 }
 
 TEST(Freeze, TakesGradientsAndStatisticsAway) {

@@ -206,7 +206,7 @@ TEST(FineTuningRun, ANewHeadIsNewAndTheRestIsLoaded) {
   }
   options.model = "mlp";
   EXPECT_THAT(message_of<ArgumentError>([&] { make_model(options, image, 10); }),
-              HasSubstr("nothing that fits"));
+              HasSubstr("no entry of the state fits"));
 }
 
 // The loss of a step is the weighted mean, as in PyTorch, and so is that of the evaluation.
