@@ -11,8 +11,8 @@ namespace {
 constexpr PrecisionRule kNothingIsCast{
     .cast_mask = 0,
     .reason =
-        "the answer has no precision to lose, but operands that differ may be equal once they "
-        "are rounded: 256 and 257 in bf16"};
+        "the result has no precision to lose, but different operands may be equal once they are "
+        "rounded: 256 and 257 in bf16"};
 
 constexpr Relation kRelations[] = {Relation::kEq, Relation::kNe, Relation::kLt,
                                    Relation::kLe, Relation::kGt, Relation::kGe};

@@ -238,7 +238,7 @@ TEST_F(CommandWithVariable, AnUnknownKernelDrawsOneLine) {
   const char* const variable = "MEZZO_DISABLE_KERNELS";
   const char* const a_step = "train --steps 1 --quiet";
   EXPECT_THAT(errors_under(variable, "cpu_panel", a_step),
-              HasSubstr("MEZZO_DISABLE_KERNELS names `cpu_panel`, and there is no such kernel"));
+              HasSubstr("MEZZO_DISABLE_KERNELS names `cpu_panel`, but there is no such kernel"));
   EXPECT_EQ(errors_under(variable, ",", a_step), "");
   EXPECT_EQ(
       errors_under(variable, "cpu_grad_weight,cpu_pack,cpu_norm_recompute,cpu_grad_rows", a_step),

@@ -263,7 +263,7 @@ TEST(Backward, LongChainsAreFreedWithoutRecursion) {
 
 TEST(Views, ExpandRefusesNegativeSizes) {
   EXPECT_EQ(message_of<ArgumentError>([] { expand(zeros({1}), {-3}); }),
-            "[expand] a size is negative: [-3]. Name every size");
+            "[expand] a size is negative: [-3]. Give every size");
 }
 
 TEST(Views, ReshapeOfAPermutedTensorCopiesOnlyWhenItMust) {

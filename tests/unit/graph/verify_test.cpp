@@ -73,7 +73,7 @@ TEST(Verify, AttributesMustSuitTheInput) {
       fault_of("%0: f32[4] = sum(x) {axes=[-1] keepdim=false f32_result=false}").substr(0, 41),
       "[graph] [sum] an axis is negative: [-1]. ");
   EXPECT_EQ(fault_of("%0: f32[6, 6] strides=[1, 1] = permute(x) {shape=[1, 1]}").substr(0, 48),
-            "[graph] [permute] [1, 1] is no order of 2 axes. ");
+            "[graph] [permute] [1, 1] is not a permutation of 2 axes. ");
   EXPECT_EQ(fault_of("%0: f32[4, 6] = permute(x) {shape=[0, 4294967296]}").substr(0, 43),
             "[graph] [permute] [0, 4294967296] is no ord");
   EXPECT_EQ(fault_of("%0: f32[5, 6] strides=[0, 1] = expand(x) {shape=[5, 6]}").substr(0, 60),
