@@ -141,9 +141,10 @@ TEST(CountedEvaluation, ALabelThatNobodySaidIsIgnoredIsRefused) {
   };
   CountedModel counted(plain, {.metrics = {"accuracy"}});
   data::TensorBatches batches = CountedSet().in_batches_of(2);
-  EXPECT_THAT(message_of<ArgumentError>([&] { counted.model.eval(batches); }),
-              HasSubstr("the label -100 is none of the 3 classes. Classes count from 0; to ignore a "
-                        "label, set the ignore_index of nn::CrossEntropyLoss"));
+  EXPECT_THAT(
+      message_of<ArgumentError>([&] { counted.model.eval(batches); }),
+      HasSubstr("the label -100 is none of the 3 classes. Classes count from 0; to ignore a "
+                "label, set the ignore_index of nn::CrossEntropyLoss"));
 }
 
 TEST(CountedEvaluation, ASetOfWhichNothingCountsIsAnError) {
