@@ -89,12 +89,11 @@ void add_optimizer_options(CLI::App& command, SharedOptions& options) {
   add(command.add_option("--lr", said.lr, "Learning rate (0.01; adam, adamw: 0.001)"));
   add(command.add_option("--momentum", said.momentum, "Momentum of sgd (0.9)"));
   add(command.add_flag("--nesterov", said.nesterov, "Nesterov momentum of sgd"));
-  add(command.add_option("--betas", said.betas, "Betas of adam and adamw (0.9,0.999)"));
-  add(command.add_option("--eps", said.eps, "Epsilon of adam and adamw (1e-8)"));
+  add(command.add_option("--betas", said.betas, "Adam's betas (0.9,0.999)"));
+  add(command.add_option("--eps", said.eps, "Adam's epsilon (1e-8)"));
   add(command.add_option("--weight-decay", said.weight_decay, "Decay (0; adamw: 0.01)"));
   add(command.add_option("--clip", said.clip, "Max gradient norm (none)"));
-  add(command.add_option("--accumulate", options.run.optimizer.accumulate,
-                         "Micro-batches per step"))
+  add(command.add_option("--accumulate", options.run.optimizer.accumulate, "Micro-batches"))
       ->capture_default_str();
   add(command.add_option("--label-smoothing", options.run.loss.label_smoothing, "Smoothing factor"))
       ->capture_default_str();

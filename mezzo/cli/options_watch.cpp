@@ -15,7 +15,7 @@ void set_watch(const SharedOptions& options, train::RunOptions& run) {
 void add_watch_options(CLI::App& command, SharedOptions& options) {
   const auto group = [](CLI::Option* option) { option->group(heading::kWatch); };
   train::WatchOptions& watch = options.run.watch;
-  group(command.add_option("--ema", watch.ema, "Average the weights, with this decay"));
+  group(command.add_option("--ema", watch.ema, "Decay of averaged weights"));
   group(command.add_flag("--ema-warmup", watch.ema_warmup, "Lower decay at first"));
   group(command.add_option("--early-stop", watch.early_stop, "Patience in epochs"));
   group(command.add_option("--monitor", options.monitor, "loss or accuracy (loss)"));
