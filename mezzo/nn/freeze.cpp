@@ -58,7 +58,7 @@ std::string describe_frozen(Module& net) {
   if (frozen.parameters.empty()) return {};
   std::string text =
       concat(frozen.parameters.size(), " of ", net.parameters().size(), " parameters (",
-             frozen.numbers, " of ", net.parameter_count(), " numbers)");
+             frozen.numbers, " of ", net.parameter_count(), " values)");
   const std::size_t norms = frozen.norms.size();
   if (norms > 0) text += concat(", ", norms, " batch norm", norms == 1 ? "" : "s");
   return text;

@@ -74,7 +74,7 @@ extern const OpDef compare{
 
 extern const OpDef compare_number{
     .name = "compare_number",
-    .doc = "whether x is eq, ne, lt, le, gt or ge to one number; bool",
+    .doc = "whether x is eq, ne, lt, le, gt or ge to a scalar; bool",
     .precision = kNothingIsCast,
     .infer = [](Infer& infer) { output_broadcast(infer, DType::kBool, {0}); },
     .samples = compare_number_samples,

@@ -176,7 +176,7 @@ Tensor layer_norm(const Tensor& x, const Shape& normalized_shape, const Tensor& 
       axes >= 1 && axes <= x.rank() &&
       std::equal(normalized_shape.begin(), normalized_shape.end(), x.shape().end() - axes);
   check_arg(fits, "layer_norm", "x of shape ", x.shape(), " does not end in the axes ",
-            normalized_shape, ". Name the last axes of x");
+            normalized_shape, ". Give the last axes of x");
   const Tensor scale = widen(weight);
   const Tensor shift = widen(bias);
   return call_one(ops::layer_norm, {&x, &scale, &shift},

@@ -50,8 +50,7 @@ void load_weights(nn::Module& net, const FineTuning& options) {
   }
   const std::string head = nn::head_of(net);
   check_arg(!head.empty(), "--head",
-            "the network has no module of its own for its last layer. "
-            "Leave --head out");
+            "the network has no separate module for its last layer. Leave --head out");
   const nn::LoadReport report = load_all_but(head, net, state, options.weights);
   check_frozen(net, report, options);
   if (report.fits()) return;

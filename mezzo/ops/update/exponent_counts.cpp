@@ -53,7 +53,7 @@ std::int64_t ExponentCounts::finite_nonzero() const {
 
 std::int64_t ExponentCounts::at(int exponent) const {
   check_arg(exponent >= kLowest && exponent <= kHighest, "exponent_counts", "the exponent ",
-            exponent, " is not in [-127, 127]. Name one that is");
+            exponent, " is not in [-127, 127]. Give one that is");
   const auto begin = cells.begin() + std::ptrdiff_t{exponent + kBias} * kParts;
   // The first part of field 0 counts zeros, which have no exponent.
   return std::accumulate(begin + (exponent == kLowest ? 1 : 0), begin + kParts, std::int64_t{0});

@@ -43,7 +43,7 @@ TEST(GraphReport, CallsHaveTheDtypeAndReasonOfTheirPaint) {
   paint_precision(program);
   EXPECT_EQ(described(painted_calls(program)),
             "fc: linear bf16 white, it gains from 16 bits\nrelu bf16 white, next to linear\nexp "
-            "f32 black, it needs f32\ncast f64 none, it is the cast that was asked for\nrelu f32 "
+            "f32 black, it needs f32\ncast f64 none, it is an explicitly requested cast\nrelu f32 "
             "none, outside mixed precision\n");
 }
 
