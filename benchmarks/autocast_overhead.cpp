@@ -118,8 +118,9 @@ int main(int argc, char** argv) {
   std::string dtype = "bf16";
   app.add_option("--model", setting.model, "Network")->capture_default_str();
   app.add_option("--batch-size", setting.batch_size, "Images")->capture_default_str();
-  app.add_option("--image-size", setting.image_size, "Of the input")->capture_default_str();
-  app.add_option("--pairs", setting.pairs, "Steps of each kind")
+  app.add_option("--image-size", setting.image_size, "Height and width of the input")
+      ->capture_default_str();
+  app.add_option("--pairs", setting.pairs, "Number of timed pairs of steps")
       ->capture_default_str()
       ->check(CLI::Range(1, 1000000));
   app.add_option("--dtype", dtype, "bf16 or f16")->check(CLI::IsMember({"bf16", "f16"}));

@@ -337,7 +337,7 @@ int main(int argc, char** argv) {
   app.add_option("--model", options.model, "the network")
       ->check(CLI::IsMember(resnets()))
       ->capture_default_str();
-  app.add_option("--dtype", options.dtype, "of activations and weights")
+  app.add_option("--dtype", options.dtype, "dtype of activations and weights")
       ->check(CLI::IsMember({"f32", "bf16"}))
       ->capture_default_str();
   app.add_option("--batch-size", options.batch_size, "images per step")
@@ -346,7 +346,8 @@ int main(int argc, char** argv) {
   app.add_option("--image-size", options.image_size, "height and width of an image")
       ->check(CLI::Range(32, 1024))
       ->capture_default_str();
-  app.add_option("--repeats", options.repeats, "timed runs per primitive; the median counts")
+  app.add_option("--repeats", options.repeats,
+                 "timed runs per primitive, of which the median is reported")
       ->check(CLI::Range(1, 1000))
       ->capture_default_str();
   app.add_flag("--layers", options.layers, "print every layer");

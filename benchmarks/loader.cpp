@@ -80,11 +80,11 @@ int main(int argc, char** argv) {
   app.add_option("--data", setting.data, std::string(mezzo::data::kDatasetNames));
   app.add_option("--image-size", setting.image_size, "Height and width")->capture_default_str();
   app.add_option("--batch-size", setting.batch_size, "Images per batch")->capture_default_str();
-  app.add_option("--workers", setting.workers, "Numbers of threads to try; 0: the caller's own")
+  app.add_option("--workers", setting.workers, "Worker counts to try; 0: only the calling thread")
       ->delimiter(',')
       ->capture_default_str();
-  app.add_option("--seconds", setting.seconds, "To measure for")->capture_default_str();
-  app.add_flag("!--no-augment", setting.augment, "Images as they are");
+  app.add_option("--seconds", setting.seconds, "Seconds to measure for")->capture_default_str();
+  app.add_flag("!--no-augment", setting.augment, "Do not augment images");
   CLI11_PARSE(app, argc, argv);
   try {
     mezzo::run(setting);

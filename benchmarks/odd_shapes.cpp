@@ -95,9 +95,9 @@ void print_rows(const Pair& pair, int repeats) {
 int main(int argc, char** argv) {
   int threads = 0;
   int repeats = 15;
-  CLI::App app("What odd shapes cost, beside round ones");
+  CLI::App app("The cost of odd shapes compared with round ones");
   app.add_option("--threads", threads, "Threads to use (all cores)");
-  app.add_option("--repeats", repeats, "Passes that count")->capture_default_str();
+  app.add_option("--repeats", repeats, "Timed passes")->capture_default_str();
   CLI11_PARSE(app, argc, argv);
   if (threads > 0) mezzo::set_num_threads(threads);
   std::printf("%-20s %-5s %12s %12s %8s\n", "layer", "dtype", "round, ms", "odd, ms", "per work");

@@ -36,13 +36,13 @@ PRECISIONS = {
 
 def parse_arguments():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("bin_dir", type=pathlib.Path, help="where mezzo and mezzo_floor lie")
+    parser.add_argument("bin_dir", type=pathlib.Path, help="folder of mezzo and mezzo_floor")
     parser.add_argument("--works", nargs="*", metavar="NETWORK:BATCH",
-                        help="only these, e.g. resnet50:16 mlp:64")
+                        help="run only these, e.g. resnet50:16 mlp:64")
     parser.add_argument("--dtypes", nargs="*", choices=PRECISIONS, default=["f32", "bf16", "f16"])
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--out", type=pathlib.Path,
-                        help="the Markdown file whose part between the marks is replaced")
+                        help="Markdown file whose part between the marks is replaced")
     return parser.parse_args()
 
 
@@ -52,7 +52,7 @@ def chosen_works(names):
     by_name = {f"{work[0]}:{work[2]}": work for work in WORKS}
     unknown = [name for name in names if name not in by_name]
     if unknown:
-        sys.exit(f"table.py: there is no {unknown[0]}; there are {' '.join(by_name)}")
+        sys.exit(f"table.py: there is no {unknown[0]}; known works are {' '.join(by_name)}")
     return [by_name[name] for name in names]
 
 

@@ -102,7 +102,7 @@ int main(int argc, char** argv) {
       std::from_chars(steps.data(), steps.data() + steps.size(), settings.most_steps);
   const std::optional<DType> dtype = parse_dtype(argument(5, "f16"));
   if (failure != std::errc() || end != steps.data() + steps.size() || settings.most_steps < 0) {
-    std::fprintf(stderr, "resnet50_cifar10: `%s` is no number of steps\n", steps.c_str());
+    std::fprintf(stderr, "resnet50_cifar10: `%s` is not a number of steps\n", steps.c_str());
     return 2;
   }
   if (!dtype.has_value() || !is_lower(*dtype)) {

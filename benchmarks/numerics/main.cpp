@@ -48,14 +48,15 @@ int run(const std::string& data_spec, const std::vector<int>& only, const std::s
 }  // namespace
 
 int main(int argc, char** argv) {
-  CLI::App app("Five experiments on what 16 bits do to training, in one table.", "mezzo_numerics");
+  CLI::App app("Five experiments on the effects of 16 bits on training, in one table.",
+               "mezzo_numerics");
   std::string data = "digits";
   std::vector<int> only;
   std::string out;
   app.add_option("--data", data, "data set: mnist:DIR, digits")->capture_default_str();
   app.add_option("--only", only, "numbers of the experiments to run; all by default")
       ->check(CLI::Range(1, 5));
-  app.add_option("--out", out, "file to write the table to, too");
+  app.add_option("--out", out, "also write the table to this file");
   CLI11_PARSE(app, argc, argv);
   try {
     return run(data, only, out);

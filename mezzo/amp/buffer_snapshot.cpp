@@ -36,10 +36,9 @@ void BufferSnapshot::add(nn::Module& module) {
 }
 
 BufferSnapshot::BufferSnapshot(nn::Module& net) {
-  check_arg(
-      capture_hook() == nullptr, "BufferSnapshot",
-      "a captured step copies no buffers when it is run again. Make the copy before the step, "
-      "or leave it to TrainStep or to GraphConfig::restore_buffers()");
+  check_arg(capture_hook() == nullptr, "BufferSnapshot",
+            "a captured step copies no buffers when it is replayed. Make the copy before the step, "
+            "or leave it to TrainStep or to GraphConfig::restore_buffers()");
   nn::Module* const nets[] = {&net};
   find(nets);
   copy_on_host();

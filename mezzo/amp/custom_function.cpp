@@ -65,7 +65,7 @@ struct CustomCall final : RefCounted {
       if (tensor.defined()) ctx.check_unchanged(tensor, version, "the saved tensor", i);
       check_arg(source != kOther || !ctx.create_graph(), kOp, "the saved tensor ", i, " (", tensor,
                 ") is neither an input nor a result, so gradients of gradients would be wrong. "
-                "Save inputs, and compute it again in the backward pass");
+                "Save inputs, and recompute it in the backward pass");
       context.saved_.push_back(source < kMaxOutputs ? ctx.as_output(source, tensor) : tensor);
     }
     for (std::size_t i = 0; i < input_count; ++i) context.needs_.push_back(ctx.needs(i));
@@ -96,7 +96,7 @@ namespace {
 
 void check_grad(const Backward& ctx, std::size_t i, const Tensor& grad) {
   check_arg(is_floating(grad.dtype()) && grad.shape() == ctx.input_shape(i), kOp,
-            "the backward pass gives ", grad, " as the gradient of input ", i, ", which is ",
+            "the backward pass returns ", grad, " as the gradient of input ", i, ", which is ",
             ctx.input_dtype(i), ctx.input_shape(i), ". Return one of that shape");
 }
 
@@ -109,7 +109,7 @@ void backward(Backward& ctx) {
     const Autocast region(call.policy, call.is_in_region);
     results = call.backward(context, grads);
   }
-  check_arg(results.size() == call.input_count, kOp, "the backward pass gives ", results.size(),
+  check_arg(results.size() == call.input_count, kOp, "the backward pass returns ", results.size(),
             " gradients for ", call.input_count,
             " inputs. Give one for each, undefined where there is none");
   for (std::size_t i = 0; i < results.size(); ++i) {
@@ -121,14 +121,14 @@ void backward(Backward& ctx) {
 
 const OpDef kCustomFunction{
     .name = kOp,
-    .doc = "a function with a gradient of the user's own",
-    .precision = {.reason = "the operations inside have rules of their own"},
+    .doc = "a function with a user-defined gradient",
+    .precision = {.reason = "the operations inside have their own rules"},
     .backward = backward,
     .grad_outputs = (1U << kMaxOutputs) - 1,
 };
 
 void check_results(std::span<const Tensor> results) {
-  check_arg(!results.empty() && results.size() <= kMaxOutputs, kOp, "the forward pass gives ",
+  check_arg(!results.empty() && results.size() <= kMaxOutputs, kOp, "the forward pass returns ",
             results.size(), " results. Give 1 to ", kMaxOutputs);
   for (std::size_t i = 0; i < results.size(); ++i) {
     check_arg(results[i].defined(), kOp, "result ", i,
@@ -146,7 +146,8 @@ void FunctionContext::save(std::span<const Tensor> tensors) {
 
 CustomFunction::CustomFunction(Pass forward, Pass backward, const CustomFunctionOptions& options)
     : forward_(std::move(forward)), backward_(std::move(backward)), options_(options) {
-  check_arg(forward_ != nullptr && backward_ != nullptr, kOp, "a pass is empty. Give both");
+  check_arg(forward_ != nullptr && backward_ != nullptr, kOp,
+            "a pass is empty. Give both functions");
   const DType dtype = options.cast_inputs.value_or(DType::kF32);
   check_arg(takes_part(dtype), kOp, "cast_inputs must be f32, bf16 or f16, it is ", dtype);
 }

@@ -27,7 +27,7 @@ void check_f32_gradients(std::span<const Tensor> params) {
     if (!grad.defined() || is_lower(params[i].dtype())) continue;
     check_arg(grad.dtype() == DType::kF32, "grad_scaler", "the gradient of parameter ", i, " is ",
               grad, ", it must be f32 to be unscaled: divided in ", grad.dtype(),
-              " it loses what the scale has saved. Keep the parameter in f32 and compute in ",
+              " it would lose what the scale has saved. Keep the parameter in f32 and compute in ",
               grad.dtype(), " with amp::Autocast");
   }
 }
@@ -153,7 +153,7 @@ void GradScaler::check_not_unscaled(std::span<const Tensor> tensors) const {
 void GradScaler::check_not_unscaled(const Entry* entry) {
   check_arg(entry == nullptr || entry->stage != Stage::kUnscaled, "grad_scaler",
             "unscale_() was already called on this optimizer since the last update(). Call it once "
-            "per iteration; what clips gradients at max_grad_norm unscales them itself");
+            "per iteration; clipping at max_grad_norm already unscales them");
 }
 
 void GradScaler::unscale_(optim::Optimizer& optimizer) {
@@ -167,7 +167,7 @@ void GradScaler::unscale_(optim::Optimizer& optimizer) {
   const Entry* entry = find(optimizer);
   check_not_unscaled(entry);
   check_arg(entry == nullptr, "grad_scaler",
-            "unscale_() is called after step(). Unscale first, or call update()");
+            "unscale_() was called after step(). Unscale first, or call update()");
   check_not_unscaled(optimizer.params());
   check_f32_gradients(optimizer.params());
   entries_.push_back({&optimizer, Stage::kUnscaled, has_gradients(optimizer.params()), 1,
@@ -207,8 +207,8 @@ StepResult GradScaler::settle(Entry& entry, bool skip) const {
                           .first_bad = entry.first_bad};
   if (result.nothing_to_do) {
     logging::warn_once(
-        "[grad_scaler] no parameter of the optimizer has a gradient, so nothing was updated. Make "
-        "it of the parameters that the loss was computed from");
+        "[grad_scaler] no parameter of the optimizer has a gradient, so nothing was updated. Give "
+        "it the parameters that the loss was computed from");
   }
   if (result.found_inf) {
     logging::write(logging::Topic::kAmp, "step skipped: the gradient of parameter ",
@@ -370,8 +370,8 @@ GradScaler::StateDict GradScaler::state_dict() const {
 void GradScaler::load_state_dict(const StateDict& state) {
   if (!enabled_) return;
   check_arg(!state.empty(), "grad_scaler",
-            "the state is empty, as a disabled scaler saves it. Make this one disabled too, or do "
-            "not load");
+            "the state is empty, as a disabled scaler saves it. Disable this scaler, too, or do "
+            "not load it");
   check_arg(!used_.has_value(), "grad_scaler",
             "a state cannot be loaded between scale() and update(). Call update() first");
   for (const auto& [name, value] : state) {

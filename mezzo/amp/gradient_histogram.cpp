@@ -12,9 +12,10 @@ namespace {
 // log2 of a power of two.
 int shift_of(double scale) {
   int exponent = 0;
-  check_arg(scale > 0 && std::isfinite(scale) && std::frexp(scale, &exponent) == 0.5,
-            "gradient_histogram", "the scale ", scale,
-            " is no power of two, which alone moves whole binades. Use floor_power_of_two()");
+  check_arg(
+      scale > 0 && std::isfinite(scale) && std::frexp(scale, &exponent) == 0.5,
+      "gradient_histogram", "the scale ", scale,
+      " is not a power of two, so it does not shift exponents exactly. Use floor_power_of_two()");
   return exponent - 1;
 }
 

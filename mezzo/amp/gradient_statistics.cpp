@@ -30,7 +30,7 @@ struct ObserveAttrs {
 // and exists only while statistics are gathered.
 const OpDef observe_gradient{
     .name = "observe_gradient",
-    .doc = "x itself; its gradient is counted on the way back",
+    .doc = "x itself; its gradient is counted in the backward pass",
     .precision = {.reason = "changes no value"},
     .infer = nullptr,
     .view = [](const Tensor& x,
@@ -93,7 +93,7 @@ void GradientStatistics::Set::add(std::size_t i, const Tensor& gradient,
 GradientStatistics::GradientStatistics(nn::Module& net, const Options& options)
     : options_(options) {
   check_arg(options.every >= 1, "gradient_statistics",
-            "gradients are counted every so many steps, at least 1: ", options.every);
+            "the number of steps between counts must be at least 1: ", options.every);
   for (const NamedTensor& parameter : net.named_parameters()) {
     index_of_.emplace(parameter.tensor.impl(), parameters_.latest.size());
     parameters_.add_entry(parameter.name, parameter.tensor.shape());

@@ -37,7 +37,8 @@ std::optional<Level> parse_level(std::string_view name) {
 
 Level level_named(std::string_view name, const char* op) {
   const std::optional<Level> level = parse_level(name);
-  check_arg(level.has_value(), op, "unknown level `", name, "`. There are O0, O1, auto, O2 and O3");
+  check_arg(level.has_value(), op, "unknown level `", name,
+            "`. Known levels are O0, O1, auto, O2 and O3");
   return *level;
 }
 

@@ -23,9 +23,9 @@ LossParts::Whole LossParts::begin(const Tensor& labels, std::int64_t examples,
   const NoAutocast outside;  // compute like the loss
   const Tensor count = loss_.count(widened(labels));
   check_arg(!count.defined() || !count.requires_grad(), "train_step",
-            "what the loss counts has a gradient, as with class weights that are trained, which "
-            "parts of a batch do not have by themselves. Train with one micro-batch in one "
-            "process, or give the weights detached");
+            "the count of the loss has a gradient, as with trained class weights, which parts of a "
+            "batch cannot compute by themselves. Train with one micro-batch in one process, or "
+            "detach the weights");
   if (processes_ != nullptr) return share(count, examples);
   return {.divisor = count};
 }
@@ -53,7 +53,7 @@ LossParts::Part LossParts::part_of(const Tensor& output, const Tensor& labels, c
   Tensor loss =
       whole.divisor.defined() ? loss_.sum(output, widened_labels) : loss_(output, widened_labels);
   check_arg(loss.numel() == 1, "train_step", "the loss has the shape ", loss.shape(),
-            ", and must be one number. Return its mean() or sum()");
+            ", but must be a scalar. Return its mean() or sum()");
   if (whole.divisor.defined()) return {loss / whole.divisor, 1};
   if (loss_.adds_up()) return {loss, static_cast<double>(distributed::process_count(processes_))};
   if (whole.ratio.defined()) loss = loss * whole.ratio;

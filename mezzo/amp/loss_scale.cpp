@@ -71,12 +71,12 @@ void check(bool ok, const Parts&... parts) {
 
 void check_not_captured(std::string_view what) {
   check(capture_hook() == nullptr, what,
-        " that is set within a captured step would be set at the capture, and in no run. Set it "
+        " that is set within a captured step would be set at capture, and in no run. Set it "
         "between runs");
 }
 
 void check_growth_factor(double factor) {
-  check(std::isfinite(factor) && factor > 1, "growth_factor must be over 1 and finite: ", factor);
+  check(std::isfinite(factor) && factor > 1, "growth_factor must be above 1 and finite: ", factor);
 }
 
 void check_backoff_factor(double factor) {
@@ -90,7 +90,7 @@ void check_growth_interval(std::int64_t interval) {
 // The scale as the f32 number that multiplies losses.
 double in_f32(const char* name, double scale) {
   check(scale >= kNoFloor && scale <= kNoCeiling, name,
-        " must be positive, and it and its reciprocal finite in f32: ", scale);
+        " must be positive, and finite in f32 like its reciprocal: ", scale);
   return static_cast<float>(scale);
 }
 
@@ -101,7 +101,7 @@ LossScaleOptions loss_scale_preset(std::string_view name) {
   if (found != std::end(kPresets)) return found->options;
   std::string known;
   for (const std::string_view other : kPresetNames) known += concat(" ", other);
-  fail("loss_scale", "there is no preset `", name, "`. There are", known);
+  fail("loss_scale", "there is no preset `", name, "`. Known presets are", known);
 }
 
 std::span<const std::string_view> loss_scale_preset_names() { return kPresetNames; }
@@ -112,10 +112,11 @@ LossScaleOptions fixed_loss_scale(double scale) {
 
 void warn_of_skips(std::int64_t skipped_in_a_row, double scale, std::string_view what) {
   if (skipped_in_a_row != kManySkips) return;
-  logging::warn_once(concat("[loss_scale] ", kManySkips, " steps were skipped in a row: ", what,
-                            ", and the scale is ", scale,
-                            ". Nothing is being learnt. If the scale is large and stays, make it "
-                            "smaller; else look at the learning rate, the data and the loss"));
+  logging::warn_once(
+      concat("[loss_scale] ", kManySkips, " steps were skipped in a row: ", what,
+             ", and the scale is ", scale,
+             ". Nothing is being learnt. If the scale is large and does not change, make it "
+             "smaller; else check the learning rate, the data and the loss"));
 }
 
 LossScaleState::LossScaleState(const LossScaleOptions& options)
@@ -128,9 +129,9 @@ LossScaleState::LossScaleState(const LossScaleOptions& options)
   check(options.min_scale >= 0 && options.min_scale <= options.init_scale, "min_scale ",
         options.min_scale, " must lie between 0 and init_scale ", options.init_scale);
   check(options.max_scale >= options.init_scale, "max_scale ", options.max_scale,
-        " must not be under init_scale ", options.init_scale);
+        " must not be below init_scale ", options.init_scale);
   check(options.max_scale <= kNoCeiling, "max_scale ", options.max_scale,
-        " is beyond f32, in which the scale is applied. Choose a smaller one");
+        " is not finite in f32, in which the scale is applied. Choose a smaller one");
   check(options.hysteresis >= 1, "hysteresis must be at least 1: ", options.hysteresis);
 }
 
@@ -156,10 +157,9 @@ void LossScaleState::on_overflow() {
 }
 
 void LossScaleState::on_overflow_at_floor() const {
-  const std::string text =
-      concat("overflow at the smallest scale allowed: ", scale_,
-             ". The gradients are not finite for another reason: look at the learning rate, the "
-             "data and the loss");
+  const std::string text = concat("overflow at the smallest scale allowed: ", scale_,
+                                  ". The gradients are not finite for another reason: check the "
+                                  "learning rate, the data and the loss");
   if (options_.at_floor == AtFloor::kThrow) fail<Error>("loss_scale", text);
   logging::warn_once(concat("[loss_scale] ", text));
 }
@@ -184,7 +184,7 @@ void LossScaleState::restore(double scale, std::int64_t growth_tracker,
             hysteresis_left, ". Load one that was saved");
   check_arg(hysteresis_left <= options_.hysteresis, "loss_scale", "the state was saved with ",
             hysteresis_left, " overflows left until the scale is reduced, and a hysteresis of ",
-            options_.hysteresis, " has no more than that. Make the scaler with the same options");
+            options_.hysteresis, " allows fewer. Make the scaler with the same options");
   set_scale(scale);
   growth_tracker_ = growth_tracker;
   hysteresis_left_ = hysteresis_left;

@@ -21,8 +21,8 @@ LossScaleManager::LossScaleManager(const LossScaleOptions& options, bool drop_ov
 
 void check_unchecked_growth(const char* op, std::int64_t growth_interval) {
   check_arg(growth_interval == 0, op,
-            "a scale without checks of the gradients would only grow: ", "growth_interval ",
-            growth_interval, ". Set it to 0, or drop the updates that overflow");
+            "a scale without overflow checks would only grow: ", "growth_interval ",
+            growth_interval, ". Set it to 0, or check for overflow");
 }
 
 void LossScaleManager::update_loss_scale(bool overflow) {

@@ -122,8 +122,8 @@ class Names {
     for (const Named& other : named_) {
       const bool is_same = other.op == named.op && other.module == named.module;
       check_arg(!is_same || other.dtype == named.dtype, "amp", text_of(named),
-                " is named both to be kept in f32 and to be lowered. Name it in one list; of a "
-                "module and what lies in it both can be named, and the inner one wins");
+                " is in both lists, to be kept in f32 and to be lowered. Put it in only one list. "
+                "A module and something within it may be in different lists; the inner one wins");
     }
     named_.push_back(named);
   }
@@ -161,7 +161,7 @@ void check_lower(DType dtype) {
 
 nn::Module& to_float(nn::Module& module, DType dtype) {
   check_arg(dtype == DType::kF32 || is_lower(dtype), "to_float",
-            "a module computes in f32, bf16 or f16, not in ", dtype);
+            "a module can compute in f32, bf16 or f16, not in ", dtype);
   set_hook(module, {.level = Level::kO3, .lower = dtype}, true);
   return module;
 }
@@ -200,7 +200,7 @@ nn::Module& custom_mixed_precision(nn::Module& net, const OpLists& lists, DType 
   check_lower(dtype);
   const bool white = !lists.white_list.empty();
   check_arg(white != !lists.black_list.empty(), "custom_mixed_precision",
-            "needs either a white list or a black list, not both and not none");
+            "needs either a white list or a black list, not both");
   OpRules rules =
       white ? OpRules::white_list(lists.white_list) : OpRules::black_list(lists.black_list);
   set_policy(net, {.level = white ? Level::kO1 : Level::kO2,

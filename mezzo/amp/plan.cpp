@@ -72,7 +72,7 @@ class Recorder final : public CallObserver {
   static void explain(const ObservedCall& call, PlannedOp& planned) {
     planned.rule = rule_name(call.policy, call.op);
     if (call.policy == nullptr) {
-      planned.reason = "outside of mixed precision: computes in the dtype of its inputs";
+      planned.reason = "outside mixed precision: computes in the dtype of its inputs";
       return;
     }
     planned.reason = call.op.precision.reason;
@@ -88,7 +88,7 @@ class Recorder final : public CallObserver {
     }
     if (is_lower(call.policy->lower) && rounds_parameters(*call.policy, call.op)) {
       planned.reason += concat("; its parameters are rounded to ", call.policy->lower,
-                               ", for keep_batchnorm_fp32 is off");
+                               ", because keep_batchnorm_fp32 is off");
     }
   }
 

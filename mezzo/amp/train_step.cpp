@@ -92,8 +92,8 @@ TrainStep::TrainStep(nn::Module& net, LossFunction loss, optim::Optimizer& optim
   check_step_options(options_);
   if (scaler_.is_enabled() && is_in_bf16(net_, options_.policy)) {
     logging::warn_once(
-        "bf16 has the range of f32: its gradients do not underflow, and the loss scaling that was "
-        "asked for only costs its check. Leave it away");
+        "bf16 has the range of f32: its gradients do not underflow, so loss scaling only costs the "
+        "overflow check. Leave it out");
   }
 }
 
@@ -106,13 +106,13 @@ void TrainStep::check_optimizer() const {
   }
   const auto shared = std::ranges::count_if(
       optimizer_.params(), [&](const Tensor& param) { return own.contains(param.impl()); });
-  check_arg(
-      !optimizer_.params().empty(), "train_step",
-      "the optimizer holds no parameters, and the network has ", own.size(),
-      ". Make it of the network's parameters(), which are those of modules that were given to "
-      "add()");
+  check_arg(!optimizer_.params().empty(), "train_step",
+            "the optimizer holds no parameters, and the network has ", own.size(),
+            ". Make it from the network's parameters(), which are those of modules that were "
+            "passed to add()");
   if (own.empty()) return;
-  constexpr const char* kAdvice = "Make it of this network's parameters(), after half_parameters()";
+  constexpr const char* kAdvice =
+      "Make it from this network's parameters(), after half_parameters()";
   check_arg(shared > 0, "train_step", "the optimizer holds none of the network's ", own.size(),
             " parameters. ", kAdvice);
   // A part of a network may be trained, and an optimizer may hold more than one network. Both
@@ -319,12 +319,19 @@ void TrainStep::skip() {
   scaler_.discard();
   buffers_.restore();
   logging::write(logging::Topic::kAmp, "step skipped: its loss is ", result_.loss,
-                 ". The scale stays at ", scaler_.get_scale(), ", for no other mends that");
+                 ". The scale stays at ", scaler_.get_scale(),
+                 ", because no other scale would help");
   warn_if_many();
 }
 
+<<<<<<< HEAD:mezzo/amp/train_step.cpp
 void TrainStep::set_skipped_in_a_row(std::int64_t steps) {
   check_arg(steps >= 0, "train_step", "the steps skipped in a row must not be negative: ", steps);
+=======
+void TrainOneStepWithLossScale::set_skipped_in_a_row(std::int64_t steps) {
+  check_arg(steps >= 0, "train_step",
+            "the number of steps skipped in a row must not be negative: ", steps);
+>>>>>>> h7:mezzo/amp/train_one_step.cpp
   skipped_in_a_row_ = steps;
 }
 

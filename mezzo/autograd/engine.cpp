@@ -60,8 +60,8 @@ class Targets {
     for (std::size_t i = 0; i < inputs.size(); ++i) {
       const Tensor& input = inputs[i];
       check_arg(input.requires_grad(), "grad", "input ", i, " (", input,
-                ") does not take part in differentiation. Call set_requires_grad(true) on it "
-                "before the forward pass");
+                ") takes no part in differentiation. Call set_requires_grad(true) on it before the "
+                "forward pass");
       const Node* node = node_of(input);
       if (node != nullptr) {
         outputs_.emplace(node, std::pair(input.autograd_meta()->output, i));
@@ -245,7 +245,7 @@ std::vector<Tensor> checked_seeds(std::span<const Tensor> outputs,
     check_arg(grad.shape() == output.shape(), "backward", "the gradient has shape ", grad.shape(),
               ", the tensor ", output.shape(), ". Give it the shape of the tensor");
     check_arg(is_floating(grad.dtype()), "backward", "the gradient is ", grad.dtype(),
-              ", it must be floating-point as the tensor (", output, ") is. Use astype()");
+              ", but must be floating-point like the tensor (", output, "). Use astype()");
     seeds.push_back(std::move(grad));
   }
   return seeds;

@@ -49,7 +49,7 @@ void print_times(const train::RunOptions& run, const train::RunResult& result) {
             result.forward_ms_median, result.backward_ms_median, result.update_ms_median);
   write_out("  rate      {:.1f} images/s\n", result.images_per_s);
   if (result.skipped_steps > 0) {
-    write_out("  skipped   {} of {} steps, for what was not finite\n", result.skipped_steps,
+    write_out("  skipped   {} of {} steps, for values that were not finite\n", result.skipped_steps,
               result.steps);
   }
 }
@@ -92,10 +92,10 @@ void add_bench(CLI::App& app) {
   add_precision_options(*command, *options);
   add_loss_scale_option(*command, *options);
   add_size(*command, "--image-size", options->run.image_size,
-           "Height and width (the model's usual)")
+           "Height and width (the model's default)")
       ->group(heading::kData);
   add_batch_size_option(*command, *options);
-  command->add_option("--warmup", options->bench.warmup, "Steps that do not count")
+  command->add_option("--warmup", options->bench.warmup, "Warm-up steps, not timed")
       ->capture_default_str()
       ->group(heading::kData);
   command->add_option("--steps", options->bench.steps, "Steps to time")
@@ -107,7 +107,7 @@ void add_bench(CLI::App& app) {
   add_output_options(*command, *options);
   command
       ->add_flag("--profile", options->profile,
-                 "Time by operation, dtype and kernel, beside what the machine could do")
+                 "Time by operation, dtype and kernel, beside the machine's peak rates")
       ->group(heading::kOutput);
   command->callback([options] { run_bench(*options); });
 }

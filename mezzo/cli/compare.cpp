@@ -169,7 +169,7 @@ void run_compare(CompareOptions options) {
     leave_the_word_to_the_first(*processes);
     fail<Error>("compare", "stopped by a signal after step ", result.steps, " of ",
                 label_of(runs[rows.size() - 1]), ": ", rows.size() - 1, " of ", runs.size(),
-                " runs are done. A comparison cannot go on, begin it again");
+                " runs are done. A comparison cannot be resumed. Start it again");
   }
 }
 

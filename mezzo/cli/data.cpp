@@ -100,7 +100,7 @@ std::string formats_of(const data::DatasetStatistics& found) {
 void print_unreadable(const std::vector<data::UnreadableImage>& images) {
   constexpr std::size_t kMost = 20;
   if (images.empty()) return;
-  write_out("  unreadable     {} of the examined:\n", images.size());
+  write_out("  unreadable     {} of the examined images:\n", images.size());
   for (std::size_t i = 0; i < std::min(images.size(), kMost); ++i) {
     write_out("    {}\n", on_one_line(images[i].why));
   }
@@ -115,8 +115,8 @@ void print_split(const Examined& split) {
   write_out("\n{}: {} of {} images examined\n", split.name, found.examined, split.set->size());
   write_out("  pixels         heights {}; widths {}; {} channel{}{}\n", spread_text(found.heights),
             spread_text(found.widths), channels, channels == 1 ? "" : "s", formats_of(found));
-  write_out("  their numbers  data::Normalization{}\n", data::text_of(found.normalization));
-  write_out("  trained with   data::Normalization{}\n", data::text_of(split.set->normalization()));
+  write_out("  statistics      data::Normalization{}\n", data::text_of(found.normalization));
+  write_out("  used to train   data::Normalization{}\n", data::text_of(split.set->normalization()));
   print_unreadable(found.unreadable);
 }
 
@@ -132,7 +132,7 @@ std::vector<data::Split> splits_of(const std::string& name) {
   if (name == "both") return {Split::kTrain, Split::kTest};
   if (name == "train") return {Split::kTrain};
   check_arg(name == "test", "--split", "unknown split `", name,
-            "`. There are train, test and both");
+            "`. Known splits are train, test and both");
   return {Split::kTest};
 }
 
@@ -145,7 +145,7 @@ void check_data_options(const DataOptions& options) {
             "must be at least 1: ", options.limit.value_or(1));
   check_sheet_options(options.sheet);
   check_arg(!options.out.empty() || !options.sheet.is_given, "--out",
-            "is missing: --pictures, --image-size and --seed say what is on the picture. Name a "
+            "is missing: --pictures, --image-size and --seed say what the picture shows. Give a "
             "file, or leave them out");
 }
 
@@ -187,7 +187,7 @@ void add_data(CLI::App& app) {
   command->add_option("--out", options->out, "Write a picture of images (PNG)");
   add_sheet_options(*command, options->sheet);
   command->add_option("--threads", options->threads, "Threads to use (all cores)");
-  command->add_option("--json", options->json, "Write it to this file, a line per split");
+  command->add_option("--json", options->json, "Write the results to this file, a line per split");
   command->callback([options] { run_data(*options); });
 }
 

@@ -172,12 +172,12 @@ std::string column_names(const data::Dataset& set, const std::vector<std::size_t
 
 void add_sheet_options(CLI::App& command, SheetOptions& options) {
   const auto mark = [&options](const auto&) { options.is_given = true; };
-  command.add_option("--pictures", options.pictures, "Images on the picture of --out")
+  command.add_option("--pictures", options.pictures, "Images in the picture of --out")
       ->capture_default_str()
       ->each(mark);
-  add_size(command, "--image-size", options.image_size, "Of images as they are trained on")
+  add_size(command, "--image-size", options.image_size, "Height and width of images in training")
       ->each(mark);
-  command.add_option("--seed", options.seed, "Of the run whose first epoch it shows")
+  command.add_option("--seed", options.seed, "Seed of the run whose first epoch it shows")
       ->capture_default_str()
       ->each(mark);
 }

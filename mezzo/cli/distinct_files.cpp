@@ -46,12 +46,12 @@ void check_outputs(std::initializer_list<NamedFile> files, const Kept& kept) {
   for (const NamedFile& file : files) {
     if (file.path.empty()) continue;
     check_arg(!lies_in_checkpoint(file.path), file.option, file.path,
-              ": lies in a checkpoint, which it would damage. Name a file elsewhere");
+              ": lies in a checkpoint, which it would damage. Choose a file elsewhere");
     check_arg(!data::is_file_of(kept.data, file.path), file.option, file.path,
-              ": is, or would become, a file of --data. Name another");
+              ": is, or would become, a file of --data. Choose another");
     for (const NamedFile& folder : kept.folders) {
       check_arg(folder.path.empty() || !is_or_holds(file.path, folder.path), file.option, file.path,
-                ": is the folder of ", folder.option, ", or above it. Name another");
+                ": is the folder of ", folder.option, ", or above it. Choose another");
     }
   }
 }
@@ -62,7 +62,7 @@ void check_distinct(std::initializer_list<NamedFile> files) {
     for (auto earlier = files.begin(); earlier != later; ++earlier) {
       if (earlier->path.empty() || !is_same_file(earlier->path, later->path)) continue;
       fail<ArgumentError>(later->option, later->path, ": is the file of ", earlier->option,
-                          ", too. Name another");
+                          ", too. Choose another");
     }
   }
 }

@@ -47,10 +47,13 @@ void add_export(CLI::App& app) {
       "--weights", options->run.fine_tuning.weights,
       "safetensors file, checkpoint or folder of checkpoints (initial weights of --seed)");
   command->add_option("--out", options->out, "File to write")->required();
-  add_size(*command, "--image-size", options->run.image_size, "Of the input (the model's usual)");
-  add_size(*command, "--channels", options->channels, "Of the input (the model's usual)");
-  add_size(*command, "--classes", options->classes, "Of the output (the model's usual)");
-  command->add_option("--seed", options->run.seed, "Of the initial weights")->capture_default_str();
+  add_size(*command, "--image-size", options->run.image_size,
+           "Height and width of the input (the model's default)");
+  add_size(*command, "--channels", options->channels,
+           "Channels of the input (the model's default)");
+  add_size(*command, "--classes", options->classes, "Number of classes (the model's default)");
+  command->add_option("--seed", options->run.seed, "Seed of the initial weights")
+      ->capture_default_str();
   command->callback([options] { run_export(*options); });
 }
 

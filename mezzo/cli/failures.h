@@ -31,12 +31,11 @@ auto with_advice_on_images(const train::RunOptions& run, const Work& work) {
   } catch (const FileError& error) {
     const bool is_image = std::string_view(error.what()).starts_with("[images] ");
     if (!is_image || run.bad_images == data::BadImages::kSkip) throw;
-    throw FileError(concat(error.what(), run.checkpoints.folder.empty()
-                                             ? ". Replace the file, or leave out all such files "
-                                               "by --bad-images skip"
-                                             : ". To go on with --resume replace the file; another "
-                                               "run can leave out all such files by --bad-images "
-                                               "skip"));
+    throw FileError(concat(
+        error.what(), run.checkpoints.folder.empty()
+                          ? ". Replace the file, or leave out all such files with --bad-images skip"
+                          : ". To continue with --resume, replace the file; a new run can leave "
+                            "out all such files with --bad-images skip"));
   }
 }
 

@@ -25,8 +25,8 @@ void print_rates(Device card) {
   const train::MachineRates rates = train::measure_machine_rates(card);
   allow_tf32(allows_tf32);
   write_out(
-      "          products of f32 {:.0f}, tf32 {:.0f}, bf16 {:.0f}, f16 {:.0f} TFLOP/s; copies "
-      "{:.0f} GB/s\n",
+      "          matrix products in f32 {:.0f}, tf32 {:.0f}, bf16 {:.0f}, f16 {:.0f} TFLOP/s; "
+      "copies {:.0f} GB/s\n",
       rates.flops_f32 / kTera, tf32 / kTera, rates.flops_bf16 / kTera,
       rates.flops(DType::kF16) / kTera, rates.bytes / kGiga);
 }
@@ -61,7 +61,7 @@ void run_info() {
             backend.onednn_isa, backend.vector_target);
   write_out("bf16      {}\n", has_fast_bf16()
                                   ? "computed with bf16 dot products, sums in f32"
-                                  : "no fast bf16 dot product here: saves memory, not time");
+                                  : "no fast bf16 dot product on this CPU: saves memory, not time");
   print_cards();
   write_out("f16       stored in 16 bits, computed in f32: saves memory, not time\n");
 }

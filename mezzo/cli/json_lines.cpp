@@ -30,7 +30,7 @@ void check_is_log(const std::string& path) {
   file.read(begin.data(), static_cast<std::streamsize>(begin.size()));
   begin.resize(static_cast<std::size_t>(file.gcount()));
   if (!kLineBegin.starts_with(begin)) {
-    fail<FileError>("json", path, ": exists and is no log of mezzo. Name another file");
+    fail<FileError>("json", path, ": exists and is not a log of mezzo. Choose another file");
   }
 }
 
@@ -89,7 +89,7 @@ void JsonLines::put(const std::string& lines) {
   file_ << lines << std::flush;
   if (file_) return;
   fail<DiskError>("json", path_,
-                  errno == EPIPE ? ": what read it is gone. Write to a file instead"
+                  errno == EPIPE ? ": its reader has closed it. Write to a file instead"
                                  : ": writing failed. Is the disk full?");
 }
 

@@ -39,7 +39,7 @@ std::string in_terms_of_options(const mezzo::nn::StateMismatch& error, const CLI
   const bool has_head = command != nullptr && command->get_option_no_throw("--head") != nullptr;
   return error.difference() +
          ". Use the --model, image size and number of classes that the weights were made for" +
-         (has_head ? ", or, to train another last layer, --head new" : "");
+         (has_head ? ", or, to train a new last layer, --head new" : "");
 }
 
 // The subcommand of that name, or null.

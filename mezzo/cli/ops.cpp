@@ -70,7 +70,7 @@ void add_ops(CLI::App& app) {
   auto options = std::make_shared<OpsOptions>();
   CLI::Option* name =
       command->add_option("name", options->name, "Only this operation, with its reason");
-  command->add_flag("--markdown", options->markdown, "As docs/ops.md")->excludes(name);
+  command->add_flag("--markdown", options->markdown, "Print docs/ops.md")->excludes(name);
   command->callback([options] { run_ops(*options); });
 }
 

@@ -30,8 +30,8 @@ std::vector<double> numbers_in(std::string_view text);
 template <class Value>
 void set_if_read(const std::optional<Value>& given, bool is_read, const char* option,
                  const char* reader, Value& value) {
-  check_arg(is_read || !given.has_value(), option, "is read by ", reader,
-            " alone. Give that, or leave it out");
+  check_arg(is_read || !given.has_value(), option, "is used only by ", reader,
+            ". Give that, or leave it out");
   if (given.has_value()) value = *given;
 }
 

@@ -26,12 +26,12 @@ std::vector<double> numbers_in_file(const std::string& path) {
   constexpr std::uint64_t kMostBytes = 1 << 20;  // enough for tens of thousands of classes
   io::FileSource file(path, "--class-weights");
   check_arg(file.size() <= kMostBytes, "--class-weights", path, ": has ", file.size(),
-            " bytes, which are no weights of classes. Write a number for each class");
+            " bytes, which is too large for weights of classes. Write one number for each class");
   std::string text(static_cast<std::size_t>(file.size()), '\0');
   file.read(std::as_writable_bytes(std::span(text)));
   std::vector<double> numbers = numbers_in(text);
   check_arg(!numbers.empty(), "--class-weights", path,
-            ": is no file of numbers. Write one for each class, a line each");
+            ": is not a file of numbers. Write one for each class, one per line");
   return numbers;
 }
 
@@ -61,7 +61,7 @@ std::vector<double> numbers_in(std::string_view text) {
 
 void set_beginning(const SharedOptions& options, train::RunOptions& run) {
   check_arg(options.head.empty() || options.head == "new", "--head", "`", options.head,
-            "` is not new, the only other head than that of --weights. Say that, or leave it out");
+            "` is not new, the only value that is known. Use that, or leave the option out");
   run.fine_tuning.new_head = options.head == "new";
 }
 
@@ -73,14 +73,14 @@ void set_loss(const SharedOptions& options, train::RunOptions& run) {
   run.loss.class_weights = numbers_in(said);
   if (!run.loss.class_weights.empty()) return;
   check_arg(!is_list(said), "--class-weights", "`", said,
-            "` is no list of numbers. Write one for each class, like 1,2,0.5");
+            "` is not a list of numbers. Write one for each class, like 1,2,0.5");
   run.loss.class_weights = numbers_in_file(said);
 }
 
 void add_freeze_option(CLI::App& command, SharedOptions& options) {
   command
       .add_option("--freeze", options.run.fine_tuning.freeze,
-                  "Modules and parameters that stay as they are: conv1,bn1,layer1.*")
+                  "Modules and parameters that are not trained: conv1,bn1,layer1.*")
       ->delimiter(',')
       ->group(heading::kFineTuning);
 }
@@ -88,18 +88,19 @@ void add_freeze_option(CLI::App& command, SharedOptions& options) {
 void add_beginning_options(CLI::App& command, SharedOptions& options) {
   const auto add = [](CLI::Option* option) { option->group(heading::kFineTuning); };
   add(command.add_option("--weights", options.run.fine_tuning.weights,
-                         "Begin with a safetensors file, a checkpoint or a folder of them"));
-  add(command.add_option("--head", options.head,
-                         "new: the last layer, and what does not fit, begin anew"));
+                         "Start from a safetensors file, a checkpoint or a folder of them"));
+  add(command.add_option(
+      "--head", options.head,
+      "new: start the last layer, and whatever does not fit, from random values"));
   add_freeze_option(command, options);
   add(command.add_flag("--zero-init-residual", options.run.zero_init_residual,
-                       "Residual blocks begin by handing on what they are given"));
+                       "Start residual blocks as the identity"));
 }
 
 void add_class_weights_option(CLI::App& command, SharedOptions& options) {
   command
       .add_option("--class-weights", options.class_weights,
-                  "What classes count: balanced, numbers (1,2,0.5) or a file of them")
+                  "Weights of classes: balanced, numbers (1,2,0.5) or a file of them")
       ->group(heading::kData);
 }
 

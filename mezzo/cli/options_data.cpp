@@ -23,7 +23,7 @@ void add_data_options(CLI::App& command, SharedOptions& options) {
   command.add_option("--bad-images", options.bad_images, "Unreadable files: error or skip")
       ->capture_default_str()
       ->group(heading::kData);
-  command.add_option("--workers", options.run.workers, "Threads for batches")
+  command.add_option("--workers", options.run.workers, "Data loading threads")
       ->capture_default_str()
       ->group(heading::kData);
 }
@@ -31,7 +31,7 @@ void add_data_options(CLI::App& command, SharedOptions& options) {
 void set_data(const SharedOptions& options, train::RunOptions& run) {
   const std::string& text = options.bad_images;
   check_arg(text == "error" || text == "skip", "--bad-images", "`", text,
-            "` is neither error nor skip. Say one of them");
+            "` is neither error nor skip. Use one of them");
   run.bad_images = text == "skip" ? data::BadImages::kSkip : data::BadImages::kError;
   check_arg(run.workers >= 0, "--workers", "must not be negative: ", run.workers);
 }
@@ -41,15 +41,15 @@ void add_training_data_options(CLI::App& command, SharedOptions& options) {
   const auto add = [&](CLI::Option* option) { return option->group(heading::kData); };
   add_batch_size_option(command, options);
   add(command.add_option("--epochs", options.epochs, "Passes over the data (1)"));
-  add(command.add_option("--steps", options.run.steps, "End after so many steps"));
+  add(command.add_option("--steps", options.run.steps, "Stop after N steps"));
   // As flags that are set to false, they would appear as `--no-shuffle{false}` in the help.
   add(command.add_flag_callback(
-      "--no-shuffle", [&options] { options.run.shuffle = false; }, "Images in file order"));
+      "--no-shuffle", [&options] { options.run.shuffle = false; }, "Keep images in file order"));
   add(command.add_flag_callback(
       "--no-augment", [&options] { options.run.augment = false; }, "No crops and flips"));
-  add(command.add_option("--mixup", options.run.mix.mixup, "Mix pairs, Beta(A, A)")
+  add(command.add_option("--mixup", options.run.mix.mixup, "Alpha of mixup")
           ->capture_default_str());
-  add(command.add_option("--cutmix", options.run.mix.cutmix, "Swap boxes, likewise")
+  add(command.add_option("--cutmix", options.run.mix.cutmix, "Alpha of CutMix")
           ->capture_default_str());
 }
 

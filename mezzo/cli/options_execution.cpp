@@ -11,7 +11,7 @@ namespace {
 Device parse_device_option(const std::string& text) {
   const std::optional<Device> device = parse_device(text);
   check_arg(device.has_value(), "--device", "unknown device `", text,
-            "`. There are cpu, cuda and cuda:N");
+            "`. Known devices are cpu, cuda and cuda:N");
   try {
     if (!device->is_cpu()) static_cast<void>(backend_of(*device));
   } catch (const UnsupportedError& error) {
@@ -29,10 +29,10 @@ void set_device(const SharedOptions& options, train::RunOptions& run) {
 void add_execution_options(CLI::App& command, SharedOptions& options) {
   const auto add = [&](CLI::Option* option) { return option->group(heading::kExecution); };
   add(command.add_flag("--graph", options.run.graph, "Capture and replay steps"));
-  add(command.add_option("--seed", options.run.seed, "Of weights and order"))
+  add(command.add_option("--seed", options.run.seed, "Seed of random numbers"))
       ->capture_default_str();
   add(command.add_option("--recompute", options.run.recompute,
-                         "Modules to compute again in the backward pass, for memory: layer?.?"))
+                         "Modules to recompute in the backward pass, to save memory: layer?.?"))
       ->delimiter(',');
   add(command.add_flag("--sync-batchnorm", options.run.sync_batchnorm, "Norms over all processes"));
   add_device_options(command, options);
@@ -42,7 +42,7 @@ void add_device_options(CLI::App& command, SharedOptions& options) {
   const auto add = [&](CLI::Option* option) { return option->group(heading::kExecution); };
   add(command.add_option("--device", options.device, "cpu, cuda or cuda:1"))->capture_default_str();
   add(command.add_option("--threads", options.threads, "Threads (all cores)"));
-  add(command.add_flag("--tf32", options.tf32, "TF32 products on cards"));
+  add(command.add_flag("--tf32", options.tf32, "TF32 products on GPUs"));
 }
 
 void apply_machine_options(const SharedOptions& options) {

@@ -10,15 +10,15 @@ namespace {
 
 train::ScheduleKind parse_schedule_name(const std::string& text) {
   const auto kind = train::parse_schedule(text);
-  check_arg(kind.has_value(), "--lr-schedule", "unknown schedule `", text, "`. There are ",
-            train::schedule_names());
+  check_arg(kind.has_value(), "--lr-schedule", "unknown schedule `", text,
+            "`. Known schedules are ", train::schedule_names());
   return *kind;
 }
 
 train::OptimizerKind parse_kind(const std::string& text) {
   const auto kind = train::parse_optimizer(text);
-  check_arg(kind.has_value(), "--optimizer", "unknown optimizer `", text, "`. There are ",
-            train::optimizer_names());
+  check_arg(kind.has_value(), "--optimizer", "unknown optimizer `", text,
+            "`. Known optimizers are ", train::optimizer_names());
   return *kind;
 }
 
@@ -36,7 +36,7 @@ train::RateOf parse_rate_of(const std::string& text) {
   const std::vector<double> rate =
       equals != std::string::npos ? numbers_in(text.substr(equals + 1)) : std::vector<double>{};
   check_arg(equals != 0 && rate.size() == 1, "--lr-of", "`", text,
-            "` is no rate of a module. Write it like fc=0.1");
+            "` is not a learning rate of a module. Write it like fc=0.1");
   return {text.substr(0, equals), rate[0]};
 }
 
@@ -86,20 +86,19 @@ void add_optimizer_options(CLI::App& command, SharedOptions& options) {
   OptimizerWords& said = options.optimizer;
   add(command.add_option("--optimizer", said.kind, train::optimizer_names()))
       ->capture_default_str();
-  add(command.add_option("--lr", said.lr, "Rate (0.01; adams: 0.001)"));
-  add(command.add_option("--momentum", said.momentum, "Of sgd (0.9)"));
-  add(command.add_flag("--nesterov", said.nesterov, "Nesterov's, of sgd"));
-  add(command.add_option("--betas", said.betas, "Of adams (0.9,0.999)"));
-  add(command.add_option("--eps", said.eps, "Of adams (1e-8)"));
+  add(command.add_option("--lr", said.lr, "Learning rate (0.01; adam, adamw: 0.001)"));
+  add(command.add_option("--momentum", said.momentum, "Momentum of sgd (0.9)"));
+  add(command.add_flag("--nesterov", said.nesterov, "Nesterov momentum of sgd"));
+  add(command.add_option("--betas", said.betas, "Adam's betas (0.9,0.999)"));
+  add(command.add_option("--eps", said.eps, "Adam's epsilon (1e-8)"));
   add(command.add_option("--weight-decay", said.weight_decay, "Decay (0; adamw: 0.01)"));
-  add(command.add_option("--clip", said.clip, "Longest gradient (any)"));
-  add(command.add_option("--accumulate", options.run.optimizer.accumulate, "Parts of a batch"))
+  add(command.add_option("--clip", said.clip, "Max gradient norm (none)"));
+  add(command.add_option("--accumulate", options.run.optimizer.accumulate, "Micro-batches"))
       ->capture_default_str();
-  add(command.add_option("--label-smoothing", options.run.loss.label_smoothing,
-                         "Part for all classes"))
+  add(command.add_option("--label-smoothing", options.run.loss.label_smoothing, "Smoothing factor"))
       ->capture_default_str();
   add(command.add_option("--lr-of", said.lr_of,
-                         "Rates of modules and parameters: fc=0.1,layer4.*=0.02"))
+                         "Learning rates of modules and parameters: fc=0.1,layer4.*=0.02"))
       ->delimiter(',');
 }
 
@@ -112,14 +111,14 @@ void add_schedule_options(CLI::App& command, SharedOptions& options) {
   const auto add_number = [&](const char* name, auto& number, const char* help, auto otherwise) {
     group(command.add_option(name, number, concat(help, " (", otherwise, ")")));
   };
-  group(command.add_option("--warmup-epochs", schedule.warmup_epochs, "Of a climbing rate")
+  group(command.add_option("--warmup-epochs", schedule.warmup_epochs, "Epochs of warm-up")
             ->capture_default_str());
-  add_number("--lr-init", said.lr_init, "Warm-up from", schedule.lr_init);
-  add_number("--lr-end", said.lr_end, "Last or least rate", schedule.lr_end);
-  add_number("--lr-gamma", said.lr_gamma, "Of exponential", schedule.lr_gamma);
-  add_number("--lr-factor", said.lr_factor, "Of plateau", schedule.lr_factor);
-  add_number("--lr-patience", said.lr_patience, "Bad epochs borne", schedule.lr_patience);
-  add_number("--lr-cooldown", said.lr_cooldown, "Epochs of rest", schedule.lr_cooldown);
+  add_number("--lr-init", said.lr_init, "Rate warm-up starts at", schedule.lr_init);
+  add_number("--lr-end", said.lr_end, "Final or lowest rate", schedule.lr_end);
+  add_number("--lr-gamma", said.lr_gamma, "Decay of exponential", schedule.lr_gamma);
+  add_number("--lr-factor", said.lr_factor, "Factor of plateau", schedule.lr_factor);
+  add_number("--lr-patience", said.lr_patience, "Patience in epochs", schedule.lr_patience);
+  add_number("--lr-cooldown", said.lr_cooldown, "Cooldown in epochs", schedule.lr_cooldown);
 }
 
 }  // namespace mezzo::cli

@@ -7,23 +7,23 @@ void set_histograms(const SharedOptions& options, train::RunOptions& run) {
   const bool has_report = !options.report.empty();
   check_arg(has_report || (!options.histogram_every.has_value() && !run.activation_gradients),
             "--report",
-            "is missing: --histogram-every and --activation-gradients gather what only ",
-            "a report shows. Name a page, or leave them out");
+            "is missing: --histogram-every and --activation-gradients collect what only ",
+            "a report shows. Give a file, or leave them out");
   constexpr std::int64_t kHistogramEvery = 50;
   if (has_report) run.histogram_every = options.histogram_every.value_or(kHistogramEvery);
-  check_arg(
-      !run.activation_gradients || run.histogram_every != 0, "--activation-gradients",
-      "are counted with the others, which --histogram-every 0 turns off. Leave one of the two out");
+  check_arg(!run.activation_gradients || run.histogram_every != 0, "--activation-gradients",
+            "are counted together with those of parameters, which --histogram-every 0 turns off. "
+            "Leave one of the two out");
 }
 
 void add_checkpoint_options(CLI::App& command, SharedOptions& options) {
   train::CheckpointingOptions& checkpoints = options.run.checkpoints;
   const auto add = [&](CLI::Option* option) { option->group(heading::kCheckpoints); };
   add(command.add_option("--checkpoint-dir", checkpoints.folder, "Folder for checkpoints"));
-  add(command.add_option("--checkpoint-every", checkpoints.every, "Steps (each epoch)"));
-  add(command.add_option("--keep", checkpoints.keep, "Keep the newest; 0: all"));
-  add(command.add_flag("--keep-best", checkpoints.keep_best, "And the most accurate"));
-  add(command.add_flag("--resume", checkpoints.resume, "Go on from the newest"));
+  add(command.add_option("--checkpoint-every", checkpoints.every, "Steps between (each epoch)"));
+  add(command.add_option("--keep", checkpoints.keep, "Keep the N newest; 0: all"));
+  add(command.add_flag("--keep-best", checkpoints.keep_best, "Keep the most accurate"));
+  add(command.add_flag("--resume", checkpoints.resume, "Continue from the newest"));
 }
 
 void add_report_options(CLI::App& command, SharedOptions& options) {
@@ -39,7 +39,7 @@ void add_report_options(CLI::App& command, SharedOptions& options) {
 void add_output_options(CLI::App& command, SharedOptions& options) {
   const auto add = [&](CLI::Option* option) { option->group(heading::kOutput); };
   add(command.add_option("--json", options.json, "Log of JSON objects"));
-  add(command.add_flag("--quiet", options.quiet, "No progress"));
+  add(command.add_flag("--quiet", options.quiet, "Print no progress"));
 }
 
 }  // namespace mezzo::cli

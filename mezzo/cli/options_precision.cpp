@@ -26,7 +26,7 @@ train::LossScaling parse_loss_scale(const std::string& text) {
 std::optional<bool> parse_flag(const char* option, const std::string& text) {
   if (text.empty()) return std::nullopt;
   check_arg(text == "true" || text == "false", option, "`", text,
-            "` is neither true nor false. Say one of them");
+            "` is neither true nor false. Use one of them");
   return text == "true";
 }
 
@@ -46,7 +46,7 @@ void add_rule_options(CLI::App& command, SharedOptions& options) {
                          "Operations and modules in 16 bits, likewise"))
       ->delimiter(',');
   add(command.add_option("--keep-batchnorm-fp32", options.keep_batchnorm,
-                         "Scale and shift of norms in f32: true, or false (at O3)"));
+                         "Scale and shift of norms in f32: true, or false (default at O3)"));
 }
 
 }  // namespace
@@ -59,14 +59,14 @@ amp::Policy parse_policy(const std::string& text, const std::optional<std::strin
   const bool has_own = slash != std::string::npos;
   const auto level = amp::parse_level(text.substr(0, slash));
   check_arg(level.has_value(), option, "unknown level `", text,
-            "`. There are O0, O1, auto, O2 and O3, also with a dtype: O2/f16");
+            "`. Known levels are O0, O1, auto, O2 and O3, also with a dtype: O2/f16");
   const std::string name = has_own ? text.substr(slash + 1) : dtype.value_or("bf16");
   check_arg(dtype.value_or(name) == name, "--dtype", "`", dtype.value_or(name),
-            "` is not that of the level `", text, "`. Leave one of the two out");
+            "` is not the dtype of the level `", text, "`. Leave one of the two out");
   const auto lower = parse_dtype(name);
   const bool is_all_f32 = *level == amp::Level::kO0 && lower == DType::kF32;
   check_arg(lower.has_value() && (is_lower(*lower) || is_all_f32), has_own ? option : "--dtype",
-            "`", name, "` is no lower precision. There are bf16 and f16");
+            "`", name, "` is not a lower precision. Use bf16 or f16");
   return {.level = *level, .lower = is_lower(*lower) ? *lower : DType::kBf16};
 }
 

@@ -6,7 +6,7 @@ namespace mezzo::cli {
 void set_watch(const SharedOptions& options, train::RunOptions& run) {
   train::WatchOptions& watch = run.watch;
   check_arg(watch.ema.has_value() || !watch.ema_warmup, "--ema-warmup",
-            "is read by --ema alone. Give that, or leave it out");
+            "is used only by --ema. Give that, or leave it out");
   const bool is_plateau = run.schedule.kind == train::ScheduleKind::kPlateau;
   set_if_read(options.monitor, is_plateau || watch.early_stop.has_value(), "--monitor",
               "--early-stop and --lr-schedule plateau", watch.monitor);
@@ -15,9 +15,9 @@ void set_watch(const SharedOptions& options, train::RunOptions& run) {
 void add_watch_options(CLI::App& command, SharedOptions& options) {
   const auto group = [](CLI::Option* option) { option->group(heading::kWatch); };
   train::WatchOptions& watch = options.run.watch;
-  group(command.add_option("--ema", watch.ema, "Average weights, by a decay"));
-  group(command.add_flag("--ema-warmup", watch.ema_warmup, "Less decay at first"));
-  group(command.add_option("--early-stop", watch.early_stop, "Epochs without a gain"));
+  group(command.add_option("--ema", watch.ema, "Decay of averaged weights"));
+  group(command.add_flag("--ema-warmup", watch.ema_warmup, "Lower decay at first"));
+  group(command.add_option("--early-stop", watch.early_stop, "Patience in epochs"));
   group(command.add_option("--monitor", options.monitor, "loss or accuracy (loss)"));
 }
 

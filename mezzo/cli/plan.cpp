@@ -53,7 +53,7 @@ void print_plan(const train::RunOptions& options, const amp::Plan& plan, bool wi
   add(DType::kF32);
   const std::string casts = fmt::format(
       "{} casts; {} more were saved by sharing the 16-bit copy of a parameter, {} because the "
-      "input was in 16 bits already.",
+      "input already was in 16 bits.",
       plan.casts, plan.shared_casts, plan.avoided_casts);
   write_out("{}\n{}\nThe backward pass runs in the dtypes of the forward pass.\n",
             wrap(totals, kPlanWidth), wrap(casts, kPlanWidth));
@@ -64,7 +64,7 @@ void check_options(const PlanOptions& options) {
   check_arg(images >= 1, "--batch-size", "must be at least 1: ", images);
   check_arg(options.run.graph || (options.dot.empty() && options.text.empty()),
             options.dot.empty() ? "--text" : "--dot",
-            "writes the captured training step: without --graph there is none. Add --graph");
+            "writes the captured training step, and without --graph there is none. Add --graph");
   const NamedFile json{"--json", options.json};
   const NamedFile dot{"--dot", options.dot};
   const NamedFile text{"--text", options.text};
@@ -100,26 +100,27 @@ void add_plan(CLI::App& app) {
   add_precision_options(*command, *options);
   network->excludes("--model");
   add_freeze_option(*command, *options);
-  add_size(*command, "--image-size", options->run.image_size, "Of the input (the model's usual)")
+  add_size(*command, "--image-size", options->run.image_size,
+           "Height and width of the input (the model's default)")
       ->group(heading::kData);
   command
       ->add_option("--batch-size", options->batch_size,
-                   "Images (1; 2 with --graph, which batch norm may need)")
+                   "Images per batch (1; with --graph 2, as batch norm may need)")
       ->group(heading::kData);
   command
       ->add_flag("--graph", options->run.graph,
-                 "Of the whole training step as graph mode runs it: nodes, passes, memory")
+                 "Show the whole training step as graph mode runs it: nodes, passes, memory")
       ->group(heading::kExecution);
   command
       ->add_flag("--wide", options->wide,
-                 "The reason in every row, however long (each once, on 100 columns)")
+                 "The reason in every row, however long (default: each once, in 100 columns)")
       ->group(heading::kOutput);
   const auto add_file = [&](const char* name, std::string& path, const char* help) {
     command->add_option(name, path, help)->group(heading::kOutput);
   };
-  add_file("--json", options->json, "File for the plan, a line per operation");
-  add_file("--dot", options->dot, "With --graph: a picture for Graphviz");
-  add_file("--text", options->text, "With --graph: the program as text");
+  add_file("--json", options->json, "Write the plan to this file, a line per operation");
+  add_file("--dot", options->dot, "With --graph: write a picture for Graphviz to this file");
+  add_file("--text", options->text, "With --graph: write the program as text to this file");
   command->callback([options] {
     check_options(*options);
     options->run.graph ? run_plan_graph(*options) : run_plan(*options);

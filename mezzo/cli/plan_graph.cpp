@@ -192,9 +192,9 @@ void print_passes(const GraphReport& report) {
 std::string bytes_text(std::size_t bytes) { return format_bytes(static_cast<std::int64_t>(bytes)); }
 
 void print_memory(const graph::GraphMemory& memory) {
-  write_out("arena       {}, where at least {} are alive at a time\n", bytes_text(memory.arena),
+  write_out("arena       {}, of which at least {} are live at a time\n", bytes_text(memory.arena),
             bytes_text(memory.least));
-  write_out("eager       {}, if every result has memory of its own, for as long as it is read\n",
+  write_out("eager       {}, if every result has its own memory until its last read\n",
             bytes_text(memory.eager));
   write_out("parameters  {}, and {} for their 16-bit copies\n", bytes_text(memory.parameters),
             bytes_text(memory.parameter_copies));

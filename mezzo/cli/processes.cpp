@@ -13,7 +13,8 @@ namespace {
 
 void silence(std::FILE* stream) {
   if (std::freopen("/dev/null", "w", stream) == nullptr) {
-    fail<FileError>("distributed", "/dev/null: cannot be written. Processes need it");
+    fail<FileError>("distributed",
+                    "/dev/null: cannot be written. Training in several processes needs it");
   }
 }
 

@@ -58,7 +58,7 @@ void Progress::on_start(std::int64_t total_steps) {
 void Progress::on_resume(const std::string& path, std::int64_t step) {
   first_step_ = step;
   json_.begin({{"event", "resume"}, {"checkpoint", path}, {"step", step}});
-  if (!quiet_) write_error("{}  goes on from {}, after step {}\n", label_, path, step);
+  if (!quiet_) write_error("{}  continues from {}, after step {}\n", label_, path, step);
 }
 
 void Progress::on_step(const train::StepEvent& event) {
@@ -147,7 +147,7 @@ void Progress::clear_line() {
 std::string early_stop_text(const train::EarlyStop& stop) {
   const std::string was =
       stop.best_epoch > 0 ? fmt::format("was best in epoch {} ({:.4f})", stop.best_epoch, stop.best)
-                          : "was no number in any epoch";
+                          : "was not a number in any epoch";
   return fmt::format("stopped early after epoch {}: {} {}", stop.epoch, stop.monitor, was);
 }
 

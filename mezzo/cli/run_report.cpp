@@ -31,7 +31,7 @@ std::string describe_scaling(const train::RunOptions& options) {
 // Only at level auto does graph mode choose by itself what is computed in 16 bits.
 std::string describe_plan(const train::RunOptions& options) {
   const bool may_differ = options.graph && options.policy.level == amp::Level::kAuto;
-  return may_differ ? "as in eager mode; graph mode may lower more: mezzo plan --graph"
+  return may_differ ? "as in eager mode; graph mode may lower more operations: mezzo plan --graph"
                     : "as it runs";
 }
 
@@ -47,7 +47,7 @@ std::string describe_watch(const train::RunOptions& options) {
   }
   if (watch.early_stop.has_value()) {
     text +=
-        fmt::format("; end after {} epochs without better {}", *watch.early_stop, watch.monitor);
+        fmt::format("; stop after {} epochs without better {}", *watch.early_stop, watch.monitor);
   }
   return text;
 }

@@ -11,13 +11,15 @@ namespace mezzo::cli {
 namespace {
 
 std::string check_text(const std::string& text) {
-  return text.empty() ? "an empty value. Leave the option out, or give it one" : std::string();
+  return text.empty() ? "the value is empty. Leave the option out, or give it a value"
+                      : std::string();
 }
 
 // A text of only commas has no item, and the parser takes the next option for one.
 std::string check_item(const std::string& text) {
   if (!text.starts_with('-')) return check_text(text);
-  return "the list before `" + text + "` is empty. Leave the option out, or name something";
+  return "the list before `" + text +
+         "` is empty. Leave the option out, or give at least one entry";
 }
 
 template <class Number>
@@ -33,7 +35,7 @@ std::string check_digits(const std::string& text, bool may_be_negative) {
   const bool has_leading_zero = text.size() > first + 1 && text[first] == '0';
   if (has_digits && !has_leading_zero) {
     const bool in_range = may_be_negative ? fits<std::int64_t>(text) : fits<std::uint64_t>(text);
-    return in_range ? std::string() : "`" + text + "` is beyond 64 bits";
+    return in_range ? std::string() : "`" + text + "` does not fit into 64 bits";
   }
   return "`" + text + "` is not a whole decimal number" +
          (may_be_negative ? "" : " of at least 0") +
@@ -44,7 +46,7 @@ std::string check_size(const std::string& text) {
   std::int64_t size = 0;
   const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), size);
   if (error != std::errc() || size >= 1) return {};  // check_digits() reports what is not a number
-  return "must be at least 1: " + text + ". Leave the option out for the usual";
+  return "must be at least 1: " + text + ". Leave the option out for the default";
 }
 
 // A number beyond f64 would become infinity or 0 in the parser.

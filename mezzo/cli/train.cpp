@@ -38,7 +38,7 @@ void print_result(const train::RunOptions& options, const train::RunResult& resu
     write_out(", {:.2f} ms/step, {:.0f} images/s, peak {}", result.step_ms_median,
               result.images_per_s, format_bytes(result.peak_bytes));
   } else {
-    write_out(", no step was left to do");
+    write_out(", no step was left");
   }
   write_out("{}\n", skipped_text(result.skipped_steps));
   if (result.early_stop.has_value()) write_out("{}\n", early_stop_text(*result.early_stop));
@@ -117,8 +117,8 @@ void run_train(TrainOptions options) {
     distributed::meet(*processes);
     leave_the_word_to_the_first(*processes);
     fail<Error>("train", "stopped by a signal after step ", result.steps,
-                run.checkpoints.folder.empty() ? ". With --checkpoint-dir it could go on"
-                                               : ". Go on with --resume");
+                run.checkpoints.folder.empty() ? ". With --checkpoint-dir it could be resumed"
+                                               : ". Continue with --resume");
   }
 }
 

@@ -43,10 +43,10 @@ std::vector<std::string> option_names(const CLI::App& command) {
 }
 
 std::string unexpected(const CLI::App& command, const std::string& word) {
-  if (!word.starts_with('-')) return "`" + word + "` belongs to no option";
+  if (!word.starts_with('-')) return "`" + word + "` does not belong to an option";
   const std::string name = word.substr(0, word.find('='));
   if (std::ranges::count(option_names(command), name) > 0) {
-    return "`" + name + "` stands behind `--`, where no options are read";
+    return "`" + name + "` follows `--`, after which no options are read";
   }
   return "there is no option `" + name + "`" + suggestion(name, option_names(command));
 }
@@ -78,7 +78,7 @@ std::string what_is_wrong(const CLI::ParseError& error, const CLI::App& app,
   // Only a positional that stands for an option's value, as in `plan lenet5`, excludes that option.
   if (dynamic_cast<const CLI::ExcludesError*>(&error) != nullptr) {
     const std::string text = error.what();  // `model excludes --model`
-    return "the " + text.substr(0, text.find(' ')) + " is named twice, with and without " +
+    return "the " + text.substr(0, text.find(' ')) + " is given twice, with and without " +
            text.substr(text.rfind(' ') + 1);
   }
   return error.what();
@@ -112,7 +112,7 @@ std::string empty_entry_in(const CLI::App& command, const std::vector<std::strin
     const bool is_list = option != nullptr && option->get_delimiter() == ',';
     if (is_list && has_empty_entry(value)) {
       return "[" + command.get_name() + "] " + option->get_name() + ": the list `" + value +
-             "` has an empty entry. Leave out the comma, or name something";
+             "` has an empty entry. Remove the comma, or add an entry";
     }
   }
   return {};

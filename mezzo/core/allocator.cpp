@@ -37,7 +37,7 @@ void* CachingAllocator::allocate(std::size_t bytes) {
     block = take_locked(bytes);
   }
   if (block == nullptr) {
-    fail<DeviceError>("allocator", "out of memory: ", bytes, " bytes asked for, ",
+    fail<DeviceError>("allocator", "out of memory: ", bytes, " bytes requested, ",
                       stats_.live_bytes, " in use. Use a smaller batch or image size");
   }
   ++stats_.allocations;

@@ -21,7 +21,7 @@ Isa read_max_isa() {
   if (name == "avx512") return Isa::kAvx512;
   if (!name.empty()) {
     logging::warn_once(concat("MEZZO_MAX_ISA is `", name,
-                              "`, which is not baseline, avx2 or avx512, and is ignored"));
+                              "`, which is ignored: it is not baseline, avx2 or avx512"));
   }
   return Isa::kAvx512Bf16;
 }

@@ -44,7 +44,7 @@ DeviceBackend& backend_of(Device device) {
   }
   if (device.index < 0 || device.index >= count) {
     fail<UnsupportedError>("device", "there is no ", device, ": this machine has ", count,
-                           " CUDA cards that can be used. Use cpu");
+                           " usable CUDA GPUs. Use cpu");
   }
   return *backend;
 }
@@ -104,8 +104,7 @@ void copy_bytes(void* to, Device to_device, const void* from, Device from_device
     backend_of(to_device).copy_from_host(to, from, bytes, to_device);
   } else {
     check_arg(to_device == from_device, "device", "memory is copied between devices, from ",
-              from_device, " to ", to_device,
-              ", only by way of the host. Use to(kCpuDevice) first");
+              from_device, " to ", to_device, ", only through the host. Use to(kCpuDevice) first");
     backend_of(to_device).copy_on_device(to, from, bytes, to_device);
   }
 }

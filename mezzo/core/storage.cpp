@@ -59,8 +59,8 @@ void Storage::materialize() const {
   if (ready_.load(std::memory_order_acquire)) return;
   check_arg(
       contents_->is_current(), "storage",
-      "elements are needed that were to be computed when they are first read, but what they are "
-      "computed from was changed in place since. Read them first, by to_vector() for example");
+      "the elements were to be computed when first read, but the tensors that they are computed "
+      "from were changed in place since. Read them before that, with to_vector() for example");
   void* block = allocate_on(device_, bytes_);
   try {
     contents_->fill(block);

@@ -72,8 +72,8 @@ Format Tensor::format() const {
 
 void* Tensor::checked_data(DType dtype) const {
   TensorImpl& impl = impl_of(*this);
-  check_arg(impl.dtype == dtype, "tensor", "elements are ", impl.dtype, ", asked for as ", dtype,
-            ". Use astype() first");
+  check_arg(impl.dtype == dtype, "tensor", "elements are ", impl.dtype, ", but were requested as ",
+            dtype, ". Use astype() first");
   // Reading a GPU's memory from the host would be a crash, or a hidden copy.
   check_arg(impl.storage->device().is_cpu(), "tensor", "the elements are on ",
             impl.storage->device(), ", where the host cannot read them. Use to(kCpuDevice) first");
@@ -139,7 +139,7 @@ void Tensor::set_grad(Tensor grad) const {
     check_arg(is_floating(grad.dtype()), "set_grad", "the gradient must be floating-point, it is ",
               grad.dtype(), ". Use astype()");
     check_arg(grad.shape() == shape(), "set_grad", "the gradient has shape ", grad.shape(),
-              ", the tensor ", shape(), ". Hand over one number per element");
+              ", the tensor ", shape(), ". Pass one value per element");
     check_arg(grad.device() == device(), "set_grad", "the gradient is on ", grad.device(),
               ", the tensor on ", device(), ". Use to()");
   }
@@ -163,7 +163,7 @@ AutogradMeta& Tensor::require_autograd_meta() const {
 Tensor alias(const Tensor& tensor, const Shape& shape, const Strides& strides,
              std::int64_t offset) {
   check_arg(shape.rank() == strides.rank(), "alias", "the shape ", shape, " and the strides ",
-            strides, " must have one number for each axis. Give both the same rank");
+            strides, " must have one entry for each axis. Give both the same rank");
   check_arg(std::ranges::all_of(shape, [](std::int64_t size) { return size >= 0; }), "alias",
             "a size is negative: ", shape, ". Use sizes of 0 or more");
   const auto places =
@@ -171,8 +171,8 @@ Tensor alias(const Tensor& tensor, const Shape& shape, const Strides& strides,
   const Extent extent = extent_of(shape, strides, offset);
   check_arg(extent.begin == extent.end || (extent.begin >= 0 && extent.end <= places), "alias",
             "a view of shape ", shape, " and strides ", strides, " from element ", offset,
-            " on leaves the storage, which has ", places,
-            " elements. Check them: the offset counts from the beginning of the storage");
+            " goes beyond the storage, which has ", places,
+            " elements. Check them: the offset counts from the start of the storage");
   return Tensor(make_ref<TensorImpl>(tensor.storage(), offset, shape, strides, tensor.dtype()));
 }
 

@@ -133,7 +133,7 @@ bool becomes_infinite(double value, DType dtype) {
 void fill(const Tensor& tensor, double value) {
   const DType dtype = tensor.dtype();
   check_arg(!becomes_infinite(value, dtype), "fill", value, " does not fit ", dtype,
-            ", whose largest number is ", max_of(dtype), ". Give a smaller one, or an infinity");
+            ", whose largest value is ", max_of(dtype), ". Give a smaller one, or an infinity");
   if (!tensor.device().is_cpu()) {
     tensor.storage()->fill_held_copies();
     if (tensor.numel() > 0) backend_of(tensor.device()).fill(tensor, value);

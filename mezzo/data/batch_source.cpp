@@ -18,9 +18,9 @@ void check_sampler(const BatchOrder& order) {
   const Sampler& sampler = *order.sampler;
   check_arg(sampler.set_size() == order.examples, kSourceOp, "the ", sampler.description(),
             " is for a set of ", sampler.set_size(), " examples, and this one has ", order.examples,
-            ". Make the sampler of this set");
+            ". Make the sampler for this set");
   check_arg(sampler.epoch_size() >= 1, kSourceOp, "the ", sampler.description(), " gives ",
-            sampler.epoch_size(), " examples. Give one at least");
+            sampler.epoch_size(), " examples. Give at least one");
   sampler.check(order);
 }
 
@@ -56,7 +56,7 @@ Shard shard_of(const distributed::ProcessGroup& processes) {
 BatchSource::BatchSource(BatchOrder of) : order_(std::move(of)) {
   const BatchOrder& order = order_;
   check_arg(order.examples >= 1, kSourceOp, "the data set has ", order.examples,
-            " examples. Give it one at least");
+            " examples. Give it at least one");
   check_arg(order.batch_size > 0, kSourceOp, "the batch size must be positive: ", order.batch_size);
   check_arg(
       order.shard.count >= 1 && order.shard.index >= 0 && order.shard.index < order.shard.count,
@@ -64,7 +64,7 @@ BatchSource::BatchSource(BatchOrder of) : order_(std::move(of)) {
       ". They count from 0");
   check_arg(order.batch_size <= std::numeric_limits<std::int64_t>::max() / order.shard.count,
             kSourceOp, "a batch of ", order.shard.count, " times ", order.batch_size,
-            " examples cannot be counted. Use smaller ones");
+            " examples is too large to be counted. Use smaller batches");
   if (order.sampler != nullptr) check_sampler(order);
   const std::int64_t most = order.epoch_size() / order.shard.count;
   check_arg(!order.drop_remainder || order.batch_size <= most, kSourceOp,
@@ -93,7 +93,7 @@ std::int64_t BatchSource::last_batch_size() const {
 void BatchSource::seek(LoaderPosition position) {
   check_arg(position.epoch >= 0 && position.step >= 0 && position.step <= steps_per_epoch(),
             kSourceOp, "no such position: epoch ", position.epoch, ", step ", position.step,
-            ", with ", steps_per_epoch(), " steps per epoch. Seek one of these batches");
+            ", with ", steps_per_epoch(), " steps per epoch. Seek to a batch within these");
   leave_position();
   started_ = false;
   position_ = position;

@@ -20,7 +20,7 @@ void BatchWorkers::start(std::int64_t worker) {
   } catch (const std::system_error& error) {
     fail<UnsupportedError>("loader", "worker ", worker + 1, " of ", plan_.workers,
                            " cannot be started: ", error.what(),
-                           ". Use fewer workers, or raise the limit of threads");
+                           ". Use fewer workers, or raise the limit on threads");
   }
 }
 

@@ -24,7 +24,7 @@ ByteReader::ByteReader(const std::string& path, std::string_view op)
   if (is_plain_) return;
   is_in_member_ = true;
   if (inflateInit2(stream_.get(), kGzipOnly) != Z_OK) {
-    fail<FileError>(op_, path, ": cannot be unpacked: zlib has no memory. Free some");
+    fail<FileError>(op_, path, ": cannot be unpacked: zlib has run out of memory. Free some");
   }
 }
 

@@ -176,7 +176,7 @@ void ColorJitter::apply(const ImageView& in, Generator& random, std::span<std::u
 Shape RandomGrayscale::output_shape(const Shape& input) const {
   constexpr std::string_view kOp = "random_grayscale";
   check_probability(kOp, probability);
-  check_arg(input[0] == 3, kOp, "takes images in colour, of 3 channels: ", input[0],
+  check_arg(input[0] == 3, kOp, "needs images in colour, of 3 channels: ", input[0],
             ". Leave it out");
   return input;
 }

@@ -21,11 +21,11 @@ void check_options(const CsvOptions& options) {
   check_arg(never.find(options.delimiter) == std::string_view::npos, kCsvOp,
             "a quote or a line end cannot be the delimiter. Give another one");
   check_arg(options.features.empty() || options.leave_out.empty(), kCsvOp,
-            "features names the columns that are read, and leave_out those that are not. Give one "
+            "features names the columns to read, and leave_out those to leave out. Give only one "
             "of them");
   check_arg(options.class_names.empty() ||
                 (options.label.has_value() && options.labels == CsvLabels::kClasses),
-            kCsvOp, "there are names of classes, and no column of classes. Name it as the label");
+            kCsvOp, "there are names of classes, but no column of classes. Give it as the label");
 }
 
 // Numbers the label names in the order in which they occur.
@@ -34,7 +34,7 @@ class ClassNumbers {
   explicit ClassNumbers(const std::vector<std::string>& known) : is_fixed_(!known.empty()) {
     for (const std::string& name : known) add(name);
     check_arg(numbers_.size() == known.size(), kCsvOp,
-              "two classes have the same name. Name each once");
+              "two classes have the same name. Use each name once");
   }
 
   // Returns false for an unknown name if the names are given.
@@ -108,7 +108,8 @@ class TableReader {
       header_line_ = records_.line();
       choose_columns();
     }
-    if (!found) fail<FileError>(kCsvOp, source_, ": there are no records. Give a file with some");
+    if (!found)
+      fail<FileError>(kCsvOp, source_, ": there are no records. Give a file that has some");
     do {
       read_record(fields);
     } while (records_.next(fields));
@@ -137,7 +138,7 @@ class TableReader {
     const auto times = std::ranges::count(header_, name);
     if (times != 1) {
       fail<FileError>(kCsvOp, source_, ": there ",
-                      times == 0 ? "is no column " : "are two columns ", name, ". There are ",
+                      times == 0 ? "is no column " : "are two columns ", name, ". The columns are ",
                       first_names(header_));
     }
     return static_cast<std::size_t>(std::ranges::find(header_, name) - header_.begin());
@@ -160,8 +161,8 @@ class TableReader {
     }
     if (features_.empty()) {
       fail<FileError>(kCsvOp, source_,
-                      ": there is no column besides the label and what is left "
-                      "out. Check the delimiter");
+                      ": there is no column besides the label and those that are left out. Check "
+                      "the delimiter");
     }
   }
 
@@ -192,19 +193,18 @@ class TableReader {
   float feature_of(std::string_view field, std::size_t column) const {
     if (!is_missing(field)) return number_of(field, column);
     if (!options_.missing.has_value()) {
-      fail_at(column, "a value is missing. Fill it in, or say what it becomes as `missing`");
+      fail_at(column, "a value is missing. Fill it in, or set its replacement in `missing`");
     }
     return *options_.missing;
   }
 
   void read_label(std::string_view field, std::size_t column) {
-    if (is_missing(field))
-      fail_at(column, "the label is missing. Fill it in, or take the line out");
+    if (is_missing(field)) fail_at(column, "the label is missing. Fill it in, or remove the line");
     if (options_.labels == CsvLabels::kNumbers) {
       targets_.push_back(number_of(field, column));
     } else if (!classes_.read(field)) {
-      fail_at(column, shown_field(field), " is none of the classes ",
-              first_names(options_.class_names), ". Correct it, or name all classes");
+      fail_at(column, shown_field(field), " is not one of the classes ",
+              first_names(options_.class_names), ". Correct it, or list all classes");
     }
   }
 

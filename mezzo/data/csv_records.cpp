@@ -67,7 +67,7 @@ std::string_view CsvRecords::read_quoted() {
     if (at_ == std::string_view::npos) {
       fail<FileError>(kCsvOp, source_, ": line ", opened,
                       ": a quoted field does not end. Close it with a quote, and double quotes "
-                      "that belong to it");
+                      "that belong to the field");
     }
     if (!text_.substr(at_).starts_with("\"\"")) break;
   }
@@ -75,9 +75,9 @@ std::string_view CsvRecords::read_quoted() {
   ++at_;
   lines_passed_ += line_ends_in(field);
   if (!is_at_end() && text_[at_] != delimiter_ && !is_at_line_end()) {
-    fail<FileError>(kCsvOp, source_, ": line ", lines_passed_ + 1,
-                    ": there is more after the closing quote of a field. Double quotes that "
-                    "belong to it");
+    fail<FileError>(
+        kCsvOp, source_, ": line ", lines_passed_ + 1,
+        ": text follows the closing quote of a field. Double quotes that belong to the field");
   }
   if (!has_quotes) return field;
   std::string& text = unquoted_.emplace_back();

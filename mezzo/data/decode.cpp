@@ -71,7 +71,7 @@ Image decode_as_stored(std::span<const std::uint8_t> file, std::string_view name
   if (file.empty()) fail<FileError>(kOp, name, ": the file is empty. Copy or download it again");
   fail<FileError>(kOp, name, ": neither a JPEG nor a PNG file: it begins with ",
                   hex_text(file.first(std::min<std::size_t>(file.size(), 8))),
-                  ". Convert it or take it out of the folder");
+                  ". Convert it or remove it from the folder");
 }
 
 }  // namespace

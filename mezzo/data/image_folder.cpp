@@ -20,7 +20,7 @@ constexpr std::string_view kOp = "images";
 void warn_of(const Hidden& hidden, const std::string& folder) {
   if (hidden.count == 0) return;
   logging::warn_once(concat("[images] ", folder, ": ", hidden.count,
-                            " hidden files or folders are passed over, the first one ",
+                            " hidden files or folders are skipped, the first one is ",
                             hidden.first));
 }
 
@@ -56,7 +56,8 @@ void ImageFolder::add_class(const std::string& name, std::vector<std::string> pi
   const auto place = std::ranges::find(options_.classes, name);
   if (place == options_.classes.end() && !pictures.empty()) {
     fail<FileError>(kOp, (fs::path(folder_) / name).string(),
-                    ": no such class is trained: there are ", first_names(options_.classes),
+                    ": no such class is in the training set, which has ",
+                    first_names(options_.classes),
                     ". Training and test pictures must have the same classes");
   }
   for (const std::string& path : pictures) {
@@ -92,7 +93,7 @@ void ImageFolder::check_for_empty(const std::vector<std::string>& found) const {
 
 std::int64_t ImageFolder::read(std::int64_t index, Generator& /*random*/,
                                std::span<std::uint8_t> /*pixels*/) const {
-  fail(kOp, describe(index), ": the pictures differ in size. Map the data set with a Resize first");
+  fail(kOp, describe(index), ": the pictures differ in size. Apply a Resize with map() first");
 }
 
 std::int64_t ImageFolder::read_image(std::int64_t index, Generator& /*random*/,
@@ -124,8 +125,8 @@ std::unique_ptr<Dataset> open_images(const std::string& folder, Split split,
     auto set = std::make_unique<ImageFolder>(folder, own);
     if (split == Split::kTrain) {
       logging::warn_once(concat("[images] ", folder,
-                                ": there are no folders train and val: the same pictures train and "
-                                "test"));
+                                ": there are no folders train and val: the same pictures are used "
+                                "for training and testing"));
     }
     return set;
   }

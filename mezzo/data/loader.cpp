@@ -23,19 +23,17 @@ void check_options(const Dataset& dataset, const LoaderOptions& options) {
   check_arg(options.workers >= 0 && options.workers <= kMostWorkers, kOp,
             "the number of workers must be from 0 to ", kMostWorkers, ": ", options.workers);
   check_arg(options.label_dtype == DType::kI64 || options.label_dtype == DType::kI32, kOp,
-            "labels cannot be ", name_of(options.label_dtype), ". There are i64 and i32");
+            "labels cannot be ", name_of(options.label_dtype), ". Use i64 or i32");
   if (!options.device.is_cpu()) static_cast<void>(backend_of(options.device));
   if (options.pin_memory && !has_device({DeviceType::kCuda, 0})) {
-    fail<UnsupportedError>(kOp,
-                           "there is no CUDA card that could copy from pinned memory. Leave "
-                           "pin_memory away");
+    fail<UnsupportedError>(
+        kOp, "there is no CUDA GPU to copy to from pinned memory. Leave pin_memory out");
   }
   check_mix(options.mix);
   const Shape images = dataset.image_shape();
   check_arg(images.rank() == 3, kOp, "image_shape() must be [channels, height, width], it is ",
             images, ". Correct the data set");
-  check_arg(images.numel() > 0, kOp,
-            "the images differ in size. Map the data set with a Resize first");
+  check_arg(images.numel() > 0, kOp, "the images differ in size. Apply a Resize with map() first");
 }
 
 // Mixing requires one-hot labels.
@@ -47,7 +45,7 @@ LoaderOptions completed(LoaderOptions options) {
 // `numbers`, [channels, 256], as a tensor of that dtype.
 Tensor number_table(const std::vector<float>& numbers, DType dtype) {
   check_arg(dtype == DType::kF32 || is_lower(dtype), kOp, "images cannot be ", name_of(dtype),
-            ". There are f32, bf16 and f16");
+            ". Use f32, bf16 or f16");
   const auto size = static_cast<std::int64_t>(numbers.size());
   Tensor table = empty({size / kByteValues, kByteValues}, dtype);
   const auto convert = [&]<class T>() {
@@ -57,7 +55,7 @@ Tensor number_table(const std::vector<float>& numbers, DType dtype) {
       check_arg(std::isfinite(static_cast<float>(out[i])), kOp, "byte ", i % kByteValues,
                 " of channel ", i / kByteValues, " becomes ", numbers[i],
                 ", which is not finite in ", name_of(dtype),
-                ". Check what the images are rescaled and normalized with");
+                ". Check how the images are rescaled and normalized");
     }
   };
   dtype == DType::kF32 ? convert.operator()<float>() : visit_lower_dtype(dtype, convert);

@@ -145,7 +145,7 @@ Opened open_spec(std::string_view spec, Split split, const OpenOptions& options)
               name, ":DIR");
     return {set.open(folder, split, options), set.transforms};
   }
-  fail(kOpenOp, "no such data set: `", spec, "`. Known are ", known_specs());
+  fail(kOpenOp, "no such data set: `", spec, "`. Known data sets are ", known_specs());
 }
 
 }  // namespace

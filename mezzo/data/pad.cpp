@@ -12,9 +12,10 @@ namespace {
 void check_alike(std::string_view op, const Tensor& first, const Tensor& x, std::size_t i) {
   Shape shape = x.shape();
   shape[0] = first.size(0);
-  check_arg(x.dtype() == first.dtype() && shape == first.shape(), op, "sequence ", i, " is ", x,
-            ", and the first one ", first,
-            ". They must be alike in dtype and in all dimensions but the first");
+  check_arg(
+      x.dtype() == first.dtype() && shape == first.shape(), op, "sequence ", i, " is ", x,
+      ", and the first one ", first,
+      ". All sequences must have the same dtype and the same dimensions except for the first");
 }
 
 }  // namespace
@@ -31,19 +32,19 @@ std::vector<std::int64_t> lengths_of(std::span<const Tensor> sequences) {
 
 void check_sequences(std::string_view op, std::span<const Tensor> sequences,
                      const PadOptions& options) {
-  check_arg(!sequences.empty(), op, "there are no sequences. Give one at least");
+  check_arg(!sequences.empty(), op, "there are no sequences. Give at least one");
   for (std::size_t i = 0; i < sequences.size(); ++i) {
     const Tensor& x = sequences[i];
     check_arg(x.defined() && x.rank() >= 1, op, "sequences are [t, ...]; sequence ", i, " is ", x);
     check_arg(x.device() == kCpuDevice, op, "sequence ", i, " is on ", x.device(),
-              ", and sequences are padded on the host. Give it as to(kCpuDevice)");
-    check_arg(x.is_dense(), op, "sequence ", i, " is not dense: ", x, ". Give it as contiguous()");
+              ", but sequences are padded on the host. Use to(kCpuDevice)");
+    check_arg(x.is_dense(), op, "sequence ", i, " is not dense: ", x, ". Use contiguous()");
     check_alike(op, sequences[0], x, i);
   }
   const DType dtype = sequences[0].dtype();
   const Tensor value = full({1}, options.value, dtype);  // throws for what floats cannot hold
   check_arg(is_floating(dtype) || value.to_vector<double>()[0] == options.value, op, "the value ",
-            options.value, " is none of ", name_of(dtype), ". Pad with one that is");
+            options.value, " does not fit in ", name_of(dtype), ". Use a value that fits");
 }
 
 PaddedSequences pad_sequences(std::span<const Tensor> sequences, const PadOptions& options) {

@@ -67,8 +67,9 @@ std::vector<Image> pictures_of(const Tensor& images, std::span<const float> numb
   check_arg(images.rank() == 4, kOp, "a batch is [n, c, h, w]: ", images, ". Use reshape()");
   const Shape shape{images.shape()[1], images.shape()[2], images.shape()[3]};
   const auto channels = static_cast<std::size_t>(shape[0]);
-  check_arg(numbers.size() == channels * kByteValues, kOp, "there are 256 numbers for each of ",
-            channels, " channels: got ", numbers.size());
+  check_arg(numbers.size() == channels * kByteValues, kOp,
+            "the table needs 256 numbers for each of ", channels, " channels: got ",
+            numbers.size());
   std::vector<Inverse> inverses;
   for (std::size_t c = 0; c < channels; ++c) {
     inverses.emplace_back(numbers.subspan(c * kByteValues, kByteValues));
@@ -91,7 +92,7 @@ std::vector<Image> pictures_of(const Tensor& images, std::span<const float> numb
 }
 
 Image shrunk(const Image& image, std::int64_t side) {
-  check_arg(side >= 1, kOp, "a side has at least one pixel: ", side);
+  check_arg(side >= 1, kOp, "a side must have at least one pixel: ", side);
   const std::int64_t block = ceil_div(std::max(image.shape[1], image.shape[2]), side);
   if (block <= 1) return image;
   // If the picture is narrower than a block, the block is the whole side.
@@ -111,7 +112,7 @@ Image shrunk(const Image& image, std::int64_t side) {
 
 Image contact_sheet(std::span<const Image> pictures, std::int64_t columns) {
   check_arg(!pictures.empty() && columns >= 1, kOp,
-            "a sheet has pictures and columns: ", pictures.size(), " and ", columns,
+            "a sheet needs pictures and columns: ", pictures.size(), " and ", columns,
             ". Give at least one of each");
   const Shape shape = pictures.front().shape;
   const auto count = static_cast<std::int64_t>(pictures.size());

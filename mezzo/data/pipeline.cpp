@@ -27,10 +27,12 @@ class Transformed final : public DerivedDataset {
               std::vector<Transform> transforms)
       : DerivedDataset(source, std::move(owned)), image_steps_(std::move(transforms)) {
     const auto numeric = std::ranges::find_if_not(image_steps_, &Transform::makes_images);
-    check_arg(std::all_of(numeric, image_steps_.end(),
-                          [](const Transform& step) { return !step.makes_images(); }),
-              "map", "a transform of images comes after one that makes numbers. Put Rescale and ",
-              "Normalize last");
+    check_arg(
+        std::all_of(numeric, image_steps_.end(),
+                    [](const Transform& step) { return !step.makes_images(); }),
+        "map",
+        "a transform of images follows one that gives floating-point values. Put Rescale and ",
+        "Normalize last");
     shape_ = source.image_shape();
     for (auto step = image_steps_.begin(); step != numeric; ++step) {
       shape_ = step->output_shape(shape_);
@@ -50,7 +52,7 @@ class Transformed final : public DerivedDataset {
     run_first_steps(index, random, image);
     const Shape last = shape_after(image_steps_.back(), index, image.shape);
     check_arg(static_cast<std::size_t>(last.numel()) == pixels.size(), "map", describe(index),
-              " becomes ", last, ", which is no place for it. Resize to one size");
+              " becomes ", last, ", which this transform cannot take. Resize to one size");
     image_steps_.back().apply(image.view(), random, pixels);
     return label;
   }

@@ -13,18 +13,17 @@ void check_rows(std::string_view op, const Tensor& x, std::string_view name) {
   check_arg(x.defined() && x.rank() >= 1 && x.size(0) >= 1, op, name,
             " are examples [n, ...], with n of at least 1; here is ", x);
   check_arg(x.device() == kCpuDevice, op, name, " are on ", x.device(),
-            ", and batches are put together on the host. Give them as to(kCpuDevice)");
-  check_arg(x.is_one_block(), op, name, " do not lie in one block of memory: ", x,
-            ". Give them as contiguous()");
+            ", but batches are assembled on the host. Use to(kCpuDevice)");
+  check_arg(x.is_one_block(), op, name, " are not contiguous in memory: ", x, ". Use contiguous()");
 }
 
 std::int64_t common_rows(std::string_view op, const std::vector<Tensor>& tensors) {
-  check_arg(!tensors.empty(), op, "there are no tensors. Give one at least");
+  check_arg(!tensors.empty(), op, "there are no tensors. Give at least one");
   for (std::size_t i = 0; i < tensors.size(); ++i) {
     check_rows(op, tensors[i], concat("the rows of tensor ", i));
     check_arg(tensors[i].size(0) == tensors[0].size(0), op, "tensor ", i, " has ",
               tensors[i].size(0), " rows, and the first one ", tensors[0].size(0),
-              ". Give as many rows of all");
+              ". Give all tensors the same number of rows");
   }
   return tensors[0].size(0);
 }

@@ -45,19 +45,19 @@ Counts counts_of_fractions(std::int64_t examples, const std::vector<double>& fra
 
 Counts counts_of(std::int64_t examples, const SplitOptions& options) {
   check_arg(options.fractions.empty() != options.counts.empty(), kOp,
-            "the parts are given by their fractions or by their counts, by one of them");
+            "give the parts either as fractions or as counts, not both");
   Counts counts =
       options.counts.empty() ? counts_of_fractions(examples, options.fractions) : options.counts;
   std::int64_t left = examples;
   for (std::size_t i = 0; i < counts.size(); ++i) {
     check_arg(counts[i] >= 1, kOp, "part ", i, " of ", examples, " examples would have ", counts[i],
-              ". Give each part one at least");
+              ". Give each part at least one");
     check_arg(counts[i] <= left, kOp, "the counts add up to more than the ", examples,
-              " examples. They must add up to that");
+              " examples. They must add up to exactly that");
     left -= counts[i];
   }
   check_arg(left == 0, kOp, "the counts add up to ", examples - left, ", and there are ", examples,
-            " examples. They must add up to that");
+            " examples. They must add up to exactly that");
   return counts;
 }
 
@@ -100,7 +100,7 @@ std::vector<Counts> split_indices(std::int64_t examples, const SplitOptions& opt
     check_arg(examples <= kMostStratified, kOp, examples,
               " examples are too many for a stratified split. Split at most ", kMostStratified);
     check_arg(std::ssize(labels) == examples, kOp, "a stratified split of ", examples,
-              " examples needs a label for each, here are ", labels.size());
+              " examples needs a label for each; there are ", labels.size());
     std::ranges::stable_sort(
         order, {}, [&](std::int64_t example) { return labels[static_cast<std::size_t>(example)]; });
   }
@@ -130,7 +130,7 @@ std::vector<std::vector<Tensor>> split_rows(const std::vector<Tensor>& tensors,
   if (options.stratify) {
     const Tensor& last = tensors.back();
     check_arg(last.rank() == 1 && (last.dtype() == DType::kI64 || last.dtype() == DType::kI32), kOp,
-              "a stratified split goes by the last tensor, class numbers, i64 or i32 [n]; it is ",
+              "a stratified split uses the last tensor as class numbers, i64 or i32 [n]; it is ",
               last);
     labels = last.to_vector<std::int64_t>();
   }

@@ -26,7 +26,7 @@ Subset::Subset(std::unique_ptr<Dataset> source, std::vector<std::int64_t> indice
 }
 
 void Subset::check() const {
-  check_arg(!indices_.empty(), "Subset", "there are no indices. Give one at least");
+  check_arg(!indices_.empty(), "Subset", "there are no indices. Give at least one");
   for (const std::int64_t index : indices_) {
     check_arg(index >= 0 && index < source().size(), "Subset", "there is no image ", index,
               " in a set of ", source().size(), ". Indices count from 0");

@@ -70,7 +70,7 @@ struct AppliedFunction {
     function(image, random);
     check_arg(image.shape == in.shape() && image.pixels.size() == out.size(), "map",
               "a function has changed the shape of an image: ", in.shape(), " to ", image.shape,
-              ". Write a struct with output_shape() and apply() for that");
+              ". Write a struct with output_shape() and apply() instead");
     std::ranges::copy(image.pixels, out.begin());
   }
 };

@@ -25,7 +25,7 @@ void check_fits(std::string_view op, const Shape& input, std::int64_t padding, c
   if (sizes_differ(input)) return;
   check_arg(input[1] + 2 * padding >= crop[1] && input[2] + 2 * padding >= crop[2], op,
             "the image is smaller than the crop: ", input[1], "x", input[2], " with ", padding,
-            " pixels of padding, and ", crop[1], "x", crop[2], ". Resize it before");
+            " pixels of padding, and ", crop[1], "x", crop[2], ". Resize it first");
 }
 
 // Copies the rectangle at that corner. Where it lies outside the image, it gets `fill`.

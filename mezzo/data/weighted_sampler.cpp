@@ -50,8 +50,8 @@ class WeightedSampler final : public Sampler {
 
   void check(const BatchOrder& order) const override {
     check_arg(order.shuffle, kOp,
-              "examples that are drawn come in a random order, and shuffle is "
-              "false. Leave the sampler away, or let it shuffle");
+              "examples that are drawn come in a random order, but shuffle is false. Leave the "
+              "sampler out, or set shuffle to true");
   }
 
   std::vector<std::int64_t> examples(const BatchOrder& order, std::int64_t epoch) const override {

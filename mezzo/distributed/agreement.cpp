@@ -49,7 +49,7 @@ void fail_together(ProcessGroup& group, std::string_view op, std::exception_ptr 
   group.set_all_have_failed(any(group, failure != nullptr));
   if (!group.all_have_failed()) return;
   if (failure != nullptr) std::rethrow_exception(std::move(failure));
-  fail<Error>(op, "another process has failed. It says why");
+  fail<Error>(op, "another process has failed. See its error message");
 }
 
 void meet_in_failure(ProcessGroup& group) {

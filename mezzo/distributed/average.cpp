@@ -89,7 +89,7 @@ class Averager {
 // different sizes would wait for ever.
 void check_same_tensors(ProcessGroup& group, std::span<const NamedTensor> tensors) {
   constexpr const char* kAdvice =
-      "Make the same network and optimizer in every process, its parts in the same order";
+      "Make the same network and optimizer in every process, with their parts in the same order";
   std::vector<std::uint64_t> layouts;
   for (const NamedTensor& entry : tensors) {
     Hash hash;
@@ -136,7 +136,7 @@ void broadcast(ProcessGroup& group, std::span<const NamedTensor> tensors) {
   for (const NamedTensor& entry : tensors) {
     const Tensor& tensor = entry.tensor;
     check_arg(tensor.device().is_cpu() && tensor.is_one_block(), kOp, entry.name, " is ", tensor,
-              ". Processes share what is dense in the host's memory");
+              ". Processes can share only dense tensors in host memory");
     auto* bytes = static_cast<std::byte*>(tensor.mutable_raw_data());
     for (std::size_t done = 0; done < tensor.bytes(); done += kPieceBytes) {
       group.broadcast({bytes + done, std::min(kPieceBytes, tensor.bytes() - done)});

@@ -19,7 +19,7 @@ void check(int code, const char* call) {
   MPI_Error_string(code, text, &length);
   fail<DeviceError>(kMpi, call,
                     " failed: ", std::string_view(text, static_cast<std::size_t>(length)),
-                    ". Look for what the launcher says of the other processes");
+                    ". See what the launcher reports about the other processes");
 }
 
 // MPI counts in int, and the pieces that are sent are far smaller (average.cpp).
@@ -77,10 +77,9 @@ std::unique_ptr<ProcessGroup> make_launched_group(int launched) {
   check(MPI_Comm_size(MPI_COMM_WORLD, &size), "MPI_Comm_size");
   // Otherwise each process would train alone, and all would write the same files.
   if (size != launched) {
-    fail<UnsupportedError>(kMpi, "the launcher has started ", launched, " processes, and MPI sees ",
-                           size,
-                           ": it is a launcher of another MPI than mezzo was built with. Use "
-                           "that one's");
+    fail<UnsupportedError>(
+        kMpi, "the launcher has started ", launched, " processes, and MPI sees ", size,
+        ": it belongs to another MPI than the one mezzo was built with. Use that MPI's launcher");
   }
   return std::make_unique<MpiGroup>(rank, size);
 }

@@ -4,9 +4,10 @@
 namespace mezzo::distributed {
 
 std::unique_ptr<ProcessGroup> make_launched_group(int launched) {
-  fail<UnsupportedError>("distributed", "this is one of ", launched,
-                         " processes, and mezzo was built without MPI, by which they would train "
-                         "together. Install libopenmpi-dev and build it again, or start one alone");
+  fail<UnsupportedError>(
+      "distributed", "this is one of ", launched,
+      " processes, but mezzo was built without MPI, which they need to train together. Install "
+      "libopenmpi-dev and build mezzo again, or start a single process");
 }
 
 }  // namespace mezzo::distributed

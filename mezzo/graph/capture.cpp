@@ -40,11 +40,10 @@ class Recorder final : public CaptureHook {
 
   Tensor input(const Tensor& tensor, const std::string& name) {
     check_device(tensor, name);
-    check_arg(!grad_enabled() || !tensor.requires_grad(), kCapture, "the input ", name, ", ",
-              tensor,
-              ", requires a gradient, which a captured step does not give back. Hand over "
-              "detach(); if its gradient is wanted, make a leaf of that in the step: "
-              "in[0].detach().set_requires_grad(true)");
+    check_arg(
+        !grad_enabled() || !tensor.requires_grad(), kCapture, "the input ", name, ", ", tensor,
+        ", requires a gradient, which a captured step does not return. Pass detach(); if its "
+        "gradient is wanted, make that a leaf in the step: in[0].detach().set_requires_grad(true)");
     const ValueSpec spec = ValueSpec::of(tensor);
     const ValueId value = program_.add_input(spec, name);
     Tensor stand = placeholder(spec, tensor.device(), concat("the input ", name), state_);
@@ -100,9 +99,9 @@ class Recorder final : public CaptureHook {
     leaves_.check_not_from_before(destination.storage().get());
     check_arg(contents != nullptr && !contents->is_input, kCapture, call.op.name, " changes ",
               destination,
-              " in place, which exists outside of the step, or was made in it by no operation, as "
-              "zeros() does, and is the same tensor in every run. Begin with the result of an "
-              "operation; what exists outside change there, or as host work");
+              " in place, which exists outside the step, or was created in it without an "
+              "operation, as by zeros(), and is the same tensor in every run. Start from the "
+              "result of an operation; change what exists outside there, or as host work");
     check_arg(destination.is_one_block(), kCapture, call.op.name,
               " changes a part of a tensor in place, ", destination,
               " with gaps between its elements. Change a copy of it, or the whole tensor");
@@ -243,9 +242,8 @@ class Recorder final : public CaptureHook {
     if (contents == nullptr) return outside_[tensor.storage().get()];
     check_arg(
         contents->is_of(*state_), kCapture, "the step uses ", tensor,
-        ", which was kept from another call of it or of another step, when it was captured and "
-        "nothing was computed. Compute it in every call, or outside before the first; hand "
-        "state over as an input");
+        ", which was kept from another call of it or of another step, whose capture computed "
+        "nothing. Compute it in every call, or outside before the first; pass state as an input");
     return contents->values;
   }
 
@@ -260,8 +258,8 @@ class Recorder final : public CaptureHook {
       if (is_of(known, tensor)) return refreshed(known.value, tensor);
     }
     check_arg(placeholder_of(tensor) == nullptr, kCapture, "the step reads ", tensor,
-              ", which was changed in place since through another view of its memory. Change and "
-              "read it through one tensor; views of that can be taken behind the change");
+              ", which was changed in place since then through another view of its memory. Change "
+              "and read it through one tensor; take views of it after the change");
     return add_state(tensor);
   }
 
@@ -279,10 +277,9 @@ class Recorder final : public CaptureHook {
   void check_states_unchanged() const {
     for (const auto& [value, version] : versions_) {
       const Value& state = program_.values[value];
-      check_arg(
-          state.tensor.version() == version, kCapture, state.name, ", ", state.tensor,
-          ", which exists outside of the step, is changed by the step itself. Do that outside, "
-          "or as host work");
+      check_arg(state.tensor.version() == version, kCapture, state.name, ", ", state.tensor,
+                ", which exists outside the step, is changed by the step itself. Do that outside, "
+                "or as host work");
     }
   }
 
@@ -328,7 +325,7 @@ class Capturing {
  public:
   explicit Capturing(Recorder& recorder) : recorder_(recorder) {
     check_arg(capture_hook() == nullptr, kCapture,
-              "a step is being captured already on this thread. Capture one after the other");
+              "a step is already being captured on this thread. Capture one after the other");
     set_capture_hook(&recorder);
   }
   ~Capturing() {
@@ -341,8 +338,8 @@ class Capturing {
  private:
   Recorder& recorder_;
   RefuseRandomFills no_fills_{
-      "the step fills tensors with random numbers, which would be the same in every run. Hand them "
-      "over as inputs, or use dropout()"};
+      "the step fills tensors with random numbers, which would be the same in every run. Pass them "
+      "as inputs, or use dropout()"};
 };
 
 Program capture_once(const Step& step, std::span<const Tensor> inputs,

@@ -77,7 +77,7 @@ void CapturedLeaves::separate(std::span<const Tensor> changed) {
 void CapturedLeaves::check_not_from_before(const Storage* used) const {
   for (const auto& [leaf, grad] : old_gradients_) {
     check_arg(grad.storage().get() != used, "capture", "the step uses the gradient that ", leaf,
-              " has from before. Call zero_grad() before each run or in the step, or gather "
+              " has from before. Call zero_grad() before each run or in the step, or accumulate "
               "gradients within one step");
   }
 }

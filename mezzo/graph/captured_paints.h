@@ -38,9 +38,9 @@ class CapturedPaints {
 
  private:
   static constexpr const char* kOtherCalls =
-      "the step makes other calls where values have other dtypes: ";
+      "the step makes different calls when values have different dtypes: ";
   static constexpr const char* kAdvice =
-      ". Decide by what the step was given, keep no results from call to call, or leave out the "
+      ". Decide only by the inputs of the step, keep no results between calls, or leave out the "
       "pass paint_precision";
 
   bool is_next(const OpDef& op) const {

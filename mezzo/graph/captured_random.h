@@ -24,9 +24,9 @@ class CapturedRandom {
     drawn_to_ = std::max(drawn_to_, default_generator().position().offset);
     const bool is_drawn = position.offset >= start_.offset && position.offset < drawn_to_;
     const bool is_empty = call.outputs[0].numel() == 0;
-    check_arg(position.seed == start_.seed && (is_drawn || is_empty), op_, call.op.name,
-              " takes random numbers from a generator of its own. In a captured step use "
-              "default_generator()");
+    check_arg(
+        position.seed == start_.seed && (is_drawn || is_empty), op_, call.op.name,
+        " takes random numbers from its own generator. In a captured step use default_generator()");
     position = {0, position.offset - start_.offset};
   }
 
@@ -43,7 +43,7 @@ class CapturedRandom {
     const RandomPosition now = default_generator().position();
     check_arg(now.seed == start_.seed && now.offset >= start_.offset, op_,
               "the step seeds default_generator() or moves it back, which a run would not do. Do "
-              "that outside of the step");
+              "that outside the step");
   }
 
   const char* op_;

@@ -212,7 +212,7 @@ struct CompiledStep::Entry {
 CompiledStep::CompiledStep(Step step, CompileOptions options)
     : step_(std::move(step)), options_(std::move(options)) {
   check_arg(step_ != nullptr && options_.most_programs >= 1, "compile",
-            "a step is needed, and room for at least 1 program: ", options_.most_programs);
+            "a step is needed, and a limit of at least 1 program: ", options_.most_programs);
 }
 CompiledStep::CompiledStep(CompiledStep&&) noexcept = default;
 CompiledStep& CompiledStep::operator=(CompiledStep&&) noexcept = default;
@@ -221,7 +221,7 @@ CompiledStep::~CompiledStep() = default;
 CompiledStep::Key CompiledStep::key_of(std::span<const Tensor> inputs) const {
   Key key{.records = grad_enabled(), .casts = amp::is_autocast_enabled()};
   for (std::size_t i = 0; i < inputs.size(); ++i) {
-    check_arg(inputs[i].defined(), "compile", "input ", i, " is undefined. Hand over a tensor");
+    check_arg(inputs[i].defined(), "compile", "input ", i, " is undefined. Pass a tensor");
     key.inputs.push_back(ValueSpec::of(inputs[i]));
     key.devices.push_back(inputs[i].device());
   }

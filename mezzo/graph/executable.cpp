@@ -86,7 +86,7 @@ void Executable::check_runnable() const {
   }
   for (const Node& node : program_.nodes) {
     check_arg(!node.is_host() || node.work != nullptr, kOp, "the host work ", node.host,
-              " has nothing to do. Programs that were read from text cannot run");
+              " has no function. Programs that were read from text cannot run");
   }
 }
 
@@ -121,7 +121,7 @@ void Executable::make_instruction(Node& node) {
 
 void Executable::bind(std::span<const Tensor> inputs) {
   check_arg(inputs.size() == program_.inputs.size(), kOp, "the step has ", program_.inputs.size(),
-            " inputs, ", inputs.size(), " were given. Hand over as many as it has");
+            " inputs, ", inputs.size(), " were given. Pass as many as it has");
   for (std::size_t i = 0; i < inputs.size(); ++i) {
     const ValueSpec& wanted = program_.spec(program_.inputs[i]);
     check_arg(inputs[i].defined() && ValueSpec::of(inputs[i]) == wanted, kOp, "input ", i, " is ",
@@ -131,7 +131,7 @@ void Executable::bind(std::span<const Tensor> inputs) {
               inputs[i].device(), ", the step was captured on ", program_.device,
               ". Use to(), or capture it again");
     check_arg(!grad_enabled() || !inputs[i].requires_grad(), kOp, "input ", i, ", ", inputs[i],
-              ", requires a gradient, which a captured step does not give back. Use detach()");
+              ", requires a gradient, which a captured step does not return. Use detach()");
     check_apart(inputs[i], i);
     const ValueId input = program_.inputs[i];
     if (is_lasting(input)) {
@@ -148,16 +148,17 @@ void Executable::check_apart(const Tensor& input, std::size_t i) const {
   for (const Node& node : program_.nodes) {
     for (const Tensor& leaf : node.leaves) {
       check_arg(leaf.storage() != input.storage(), kOp, "input ", i, ", ", input,
-                ", lies in the memory of a parameter that the step updates. Hand over a copy");
+                ", lies in the memory of a parameter that the step updates. Pass a copy");
     }
   }
 }
 
 void Executable::check_no_gradients() const {
   for (const Tensor& leaf : program_.adds_to) {
-    check_arg(!leaf.grad().defined(), kOp, "a parameter, ", leaf,
-              ", has a gradient from before the run, and a captured step does not add to it. Call "
-              "zero_grad() before each run or in the step, or gather gradients within one step");
+    check_arg(
+        !leaf.grad().defined(), kOp, "a parameter, ", leaf,
+        ", has a gradient from before the run, and a captured step does not add to it. Call "
+        "zero_grad() before each run or in the step, or accumulate gradients within one step");
   }
 }
 

@@ -69,8 +69,8 @@ void Executable::keep_gradient(const Instruction& instruction, ValueId value, co
   const bool is_alike = ValueSpec::of(grad) == program_.spec(value);
   const bool is_read = std::ranges::count(instruction.read_by_calls, value) > 0;
   check_arg(is_alike || !is_read, kOp, instruction.node->host, " made a gradient ", grad,
-            ", and calls behind it were captured for ", program_.spec(value).dtype,
-            program_.spec(value).shape, ". Have it keep the dtype, or make them host work, too");
+            ", but calls after it were captured for ", program_.spec(value).dtype,
+            program_.spec(value).shape, ". Keep the dtype, or make those calls host work, too");
   if (is_alike && is_lasting(value)) {
     const NoGrad guard;
     convert_into(grad, homes_[value]);

@@ -23,7 +23,8 @@ bool has_param(const optim::Optimizer& optimizer, const Tensor& param) {
 void check_apart(const optim::Optimizer& before, const optim::Optimizer& added) {
   for (std::size_t i = 0; i < added.params().size(); ++i) {
     check_arg(!has_param(before, added.params()[i]), kOp, "parameter ", i, " (", added.params()[i],
-              ") of the optimizer belongs to one that was added before. Give each its own");
+              ") of the optimizer belongs to an optimizer that was added before. Give each its own "
+              "parameters");
   }
 }
 
@@ -123,7 +124,7 @@ void GraphBase::set_grad_scaler(amp::GradScaler&& scaler) {
 
 void GraphBase::backward(const Tensor& loss) {
   check_arg(trains(), kOp,
-            "build() calls backward(), and there is nothing to update. Call add_optimizer() in the "
+            "build() calls backward(), but there is nothing to update. Call add_optimizer() in the "
             "graph's constructor");
   has_backward_ = true;
   // The scale is not part of the region: in 16 bits the product would overflow.
@@ -153,7 +154,7 @@ std::uint64_t GraphBase::mode() {
 std::vector<Tensor> GraphBase::run(std::span<const Tensor> inputs) {
   const OneRun one(is_running_, kOp);
   for (std::size_t i = 0; i < inputs.size(); ++i) {
-    check_arg(inputs[i].defined(), kOp, "input ", i, " is undefined. Hand over a tensor");
+    check_arg(inputs[i].defined(), kOp, "input ", i, " is undefined. Pass a tensor");
   }
   const amp::NoAutocast outside;
   const GradMode records(trains());

@@ -201,8 +201,8 @@ class Graph;
 
 template <class Result, class... Inputs>
 class Graph<Result(Inputs...)> : public GraphBase {
-  static_assert(kIsTensors<Result>, "build() gives a Tensor, an array or a vector of them");
-  static_assert((std::same_as<Inputs, Tensor> && ...), "build() takes tensors");
+  static_assert(kIsTensors<Result>, "build() must return a Tensor, an array or a vector of them");
+  static_assert((std::same_as<Inputs, Tensor> && ...), "build() must take tensors");
 
  public:
   Result operator()(const Inputs&... inputs) {

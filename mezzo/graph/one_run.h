@@ -12,10 +12,9 @@ class OneRun {
  public:
   // Throws ArgumentError if a run is in progress. The message begins with `op`.
   OneRun(std::atomic<bool>& is_running, const char* op) : is_running_(is_running) {
-    check_arg(
-        !is_running.exchange(true), op,
-        "the step is called while it runs, by another thread or by itself. Have one caller at a "
-        "time, or a step for each");
+    check_arg(!is_running.exchange(true), op,
+              "the step was called while it was running, by another thread or by itself. Use one "
+              "caller at a time, or one step per caller");
   }
   ~OneRun() { is_running_ = false; }
   OneRun(const OneRun&) = delete;

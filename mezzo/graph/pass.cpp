@@ -38,7 +38,7 @@ void verify_at(const std::string& place, const Program& program) {
   try {
     verify(program);
   } catch (const ArgumentError& error) {
-    fail("graph", "the program is wrong ", place, ": ", error.what());
+    fail("graph", "the program is invalid ", place, ": ", error.what());
   }
 }
 
@@ -64,7 +64,7 @@ PassRunner::PassRunner(std::vector<Pass> passes, const PassOptions& options)
   for (const std::string& name : disabled) {
     const bool is_known =
         std::ranges::any_of(passes, [&](auto& pass) { return pass.name == name; });
-    check_arg(is_known, "graph", "there is no pass `", name, "` to leave out. There are ",
+    check_arg(is_known, "graph", "there is no pass `", name, "` to leave out. Known passes are ",
               names_of(passes));
   }
   for (const Pass& pass : passes) {

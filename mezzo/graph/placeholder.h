@@ -43,12 +43,11 @@ class Placeholder final : public LazyContents {
   Placeholder& operator=(const Placeholder&) = delete;
 
   void fill(void* /*destination*/) override {
-    check_arg(
-        !capture_->is_over, "capture", what_,
-        " of a step is used outside of it, and was never computed: it is of the capture, which "
-        "computes nothing. Have the step return it, or compute it outside");
-    fail("capture", "the step depends on data: it asks for the elements of ", what_,
-         " while it is captured, when nothing is computed. Keep values as tensors, or look at them "
+    check_arg(!capture_->is_over, "capture", what_,
+              " of a step is used outside it, but was never computed: it belongs to the capture, "
+              "which computes nothing. Return it from the step, or compute it outside");
+    fail("capture", "the step depends on data: it reads the elements of ", what_,
+         " while it is captured, when nothing is computed. Keep values as tensors, or read them "
          "after the run");
   }
   bool is_current() const override { return true; }

@@ -11,7 +11,7 @@ namespace {
 class NoContents final : public LazyContents {
  public:
   void fill(void* /*destination*/) override {
-    fail("graph", "a tensor that only stands for its shape was asked for its elements");
+    fail("graph", "the elements of a tensor that has only a shape were requested");
   }
   bool is_current() const override { return true; }
 };

@@ -40,7 +40,7 @@ std::string colour_of(const std::optional<DType>& paint) {
 // The reason for a call's dtype, even if the pass that paints gave none.
 std::string reason_of(const Node& node) {
   if (!node.reason.empty()) return node.reason;
-  return node.policy == nullptr ? "outside of mixed precision" : "takes what comes";
+  return node.policy == nullptr ? "outside mixed precision" : "follows its inputs";
 }
 
 std::vector<NamedCount> sorted(const std::map<std::string, std::size_t>& counts) {

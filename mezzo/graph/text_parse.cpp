@@ -22,7 +22,7 @@ DType read_dtype(LineScanner& line, std::string_view stops) {
 
 // Reads `[4, 3]`: sizes or strides.
 Shape read_sizes(LineScanner& line) {
-  constexpr const char* kWhat = "sizes such as [2, 3], up to 6 that are not negative";
+  constexpr const char* kWhat = "sizes such as [2, 3], at most 6 and none negative";
   LineScanner before = line;
   Shape sizes;
   bool fits = parse_text(line.through(']', kWhat), sizes);
@@ -47,7 +47,7 @@ ValueSpec read_spec(LineScanner& line) {
   const Shape shape = read_sizes(line);
   if (!is_countable(shape, size_of(dtype))) before.expected("sizes whose bytes can be counted");
   if (line.take(" channels_last")) {
-    if (shape.rank() != 4) before.expected("4 sizes, for they are channels_last");
+    if (shape.rank() != 4) before.expected("4 sizes, because the format is channels_last");
     return ValueSpec::dense(shape, dtype, Format::kChannelsLast);
   }
   if (!line.take(" strides=")) return ValueSpec::dense(shape, dtype);
@@ -118,7 +118,7 @@ void ProgramParser::read_line(LineScanner line) {
       line.need("}");
       state_ = State::kEnd;
       break;
-    case State::kEnd: line.expected("nothing behind the closing brace");
+    case State::kEnd: line.expected("nothing after the closing brace");
   }
   if (!line.at_end()) line.expected("the end of the line");
 }
@@ -224,8 +224,7 @@ std::shared_ptr<const amp::Policy> ProgramParser::read_policy(LineScanner& line)
   }
   if (inside.take(" rules")) {
     inside.stop(
-        "the text does not tell what the rules of the user are. Only policies without such "
-        "rules can be read");
+        "the text does not contain the user's rules. Only policies without such rules can be read");
   }
   inside.need("]");
   known = std::make_shared<const amp::Policy>(std::move(policy));
@@ -247,7 +246,7 @@ ValueId ProgramParser::read_value(LineScanner& line) {
   if (name == "_") return kNoValue;
   const auto found = values_.find(name);
   if (found == values_.end()) {
-    line.stop(concat(name, " is used before it is defined. Define it in a line above"));
+    line.stop(concat(name, " is used before it is defined. Define it in an earlier line"));
   }
   return found->second;
 }

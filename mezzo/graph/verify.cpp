@@ -41,7 +41,7 @@ void append_text(std::string& out, const Missing& missing) {
   };
   const bool comes = std::ranges::any_of(missing.program.nodes, makes);
   out += concat(Called{missing.program, missing.value},
-                comes ? ", which is made later" : ", which nothing makes");
+                comes ? ", which is computed later" : ", which nothing computes");
 }
 
 class Verifier {
@@ -99,7 +99,8 @@ void Verifier::check_given_values() {
               name(id), " is not on ", program_.device, " like the program. Use to()");
     const auto listed = std::ranges::count(program_.inputs, id);
     check_arg(listed == (value.kind == ValueKind::kInput ? 1 : 0), "graph", name(id),
-              " is listed as an input ", listed, " times. Inputs must be so once, others never");
+              " is listed as an input ", listed,
+              " times. Inputs must be listed once, other values never");
     if (value.kind == ValueKind::kResult) continue;
     made_[i] = true;
   }
@@ -113,8 +114,8 @@ void Verifier::check_node(const Node& node) {
     check(output < program_.values.size(), node, "a result is undefined");
     check(program_.values[output].kind == ValueKind::kResult, node, "the result ", name(output),
           " is an input or a state of the program");
-    check(!made_[output], node, name(output), " is made twice");
-    check(std::ranges::count(node.outputs, output) == 1, node, name(output), " is made twice");
+    check(!made_[output], node, name(output), " is computed twice");
+    check(std::ranges::count(node.outputs, output) == 1, node, name(output), " is computed twice");
   }
   if (!node.is_host()) check_results(node);
   check_over(node);
@@ -139,7 +140,7 @@ void Verifier::check_over(const Node& node) const {
   for (std::size_t i = 0; i < node.over.size(); ++i) {
     const ValueId over = node.over[i];
     if (over == kNoValue) continue;
-    check(i < node.outputs.size(), node, "more values to write over than results");
+    check(i < node.outputs.size(), node, "more values to overwrite than results");
     check(is_made(over), node, "writes over ", Missing{program_, over});
     check(program_.spec(over).bytes() == program_.spec(node.outputs[i]).bytes(), node,
           "writes over ", name(over), ", which takes ", program_.spec(over).bytes(),
@@ -158,7 +159,7 @@ void Verifier::check_results(const Node& node) const {
                          same_layout(spec, program_.spec(node.over[i]));
     const bool fits = spec.dtype == inferred[i].dtype && spec.shape == inferred[i].shape &&
                       (is_over || same_layout(spec, inferred[i]));
-    check(fits, node, "the operation makes ", inferred[i], " of these inputs");
+    check(fits, node, "the operation computes ", inferred[i], " of these inputs");
   }
 }
 
@@ -173,7 +174,7 @@ std::vector<ValueSpec> Verifier::infer(const Node& node) const {
   } catch (const ArgumentError& error) {
     fault = error.what();
   } catch (const std::bad_optional_access&) {
-    fault = "no view of that input is such a result";
+    fault = "such a result is not a view of that input";
   }
   check(false, node, fault);
   return {};

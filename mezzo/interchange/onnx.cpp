@@ -37,12 +37,13 @@ void translate(OnnxGraph& graph, const TracedCall& call, const CallSizes& other)
   graph.begin(call, other);
   const Translation* translation = find_translation(call.op->name);
   if (translation == nullptr) {
-    graph.refuse("this operation has no translation to ONNX. There are ", translated_ops());
+    graph.refuse("this operation has no translation to ONNX. Supported operations are ",
+                 translated_ops());
   }
   if (!translation->attrs_are_sizes && call.attrs != other.attrs) {
     graph.refuse("it depends on the size of the batch, which is open in ONNX: ",
                  call.attrs.to_text(), " for ", kBatch, " and ", other.attrs.to_text(), " for ",
-                 kOtherBatch, ". Do the same for all sizes");
+                 kOtherBatch, ". Make it the same for all sizes");
   }
   graph.name(call.outputs[0], translation->translate(graph, call, translation->type));
 }
@@ -50,7 +51,8 @@ void translate(OnnxGraph& graph, const TracedCall& call, const CallSizes& other)
 void check_same_calls(const Trace& trace, const TraceSizes& other) {
   if (std::ranges::equal(trace.calls, other.calls, {}, &TracedCall::op, &CallSizes::op)) return;
   fail<UnsupportedError>("export", "the network calls other operations for a batch of ", kBatch,
-                         " than for one of ", kOtherBatch, ". Call the same for all sizes");
+                         " than for one of ", kOtherBatch,
+                         ". Call the same operations for all sizes");
 }
 
 void check_output(const Shape& output, const Shape& other) {

@@ -15,8 +15,8 @@ std::string number_like(OnnxGraph& graph, const Tensor& tensor, double number) {
     return graph.constant("number", Shape{}, static_cast<float>(number));
   }
   if (number != std::round(number)) {
-    graph.refuse("the number ", number, " is not whole, the tensor is ", tensor,
-                 ". Give a whole one");
+    graph.refuse("the number ", number, " is not an integer, but the tensor is ", tensor,
+                 ". Give an integer");
   }
   return graph.constant("number", to_integer<std::int64_t>(number));
 }

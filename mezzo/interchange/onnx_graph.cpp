@@ -48,7 +48,7 @@ OnnxGraph::OnnxGraph(onnx::GraphProto& graph, const nn::Module& net,
   for (const NamedTensor& entry : net.state()) {
     check_arg(taken_.insert(entry.name).second, "export", "a parameter or buffer is called `",
               entry.name,
-              "`, which is the name of the network's input, its output or other state. "
+              "`, which is also the name of the network's input, its output or other state. "
               "Register it under another name");
     state_.emplace(entry.tensor.impl(), State{entry.name, entry.tensor});
   }
@@ -144,7 +144,7 @@ void OnnxGraph::finish(const Tensor& output, const std::string& name) {
     is_result = true;
   }
   check_arg(is_result, "export", "the network's output, ", output,
-            ", is not the result of an operation on its input. Return what one gives");
+            ", is not the result of an operation on its input. Return the result of one");
 }
 
 std::string OnnxGraph::unique(std::string_view name) {

@@ -78,7 +78,7 @@ std::string batch_norm(OnnxGraph& graph, const TracedCall& call, const char* typ
   if (attrs.training) {
     graph.refuse(
         "it normalises by the statistics of the batch, whose size is open in ONNX. Give it ",
-        "running ones, and training = false");
+        "running statistics, and training = false");
   }
   const Shape channels{call.inputs[In::kX].shape()[1]};
   const auto given = [&](std::size_t i, const char* role, float otherwise) {

@@ -81,7 +81,7 @@ AtomicFile::~AtomicFile() {
 
 void AtomicFile::check_open() const {
   check_arg(file_ >= 0, op_, path_,
-            ": commit() has closed the file. Make another AtomicFile to write it again");
+            ": commit() has closed the file. Create another AtomicFile to write it again");
 }
 
 void AtomicFile::write(std::span<const std::byte> bytes) {
@@ -97,8 +97,8 @@ void AtomicFile::commit() {
     fail_file(op_, path_, "cannot be written", error);
   }
   if (!owns_temporary()) {
-    fail<FileError>(op_, path_, ": its temporary file was taken away: ", temporary_,
-                    ". Let one writer at a time write it");
+    fail<FileError>(op_, path_, ": its temporary file was removed: ", temporary_,
+                    ". Use one writer at a time");
   }
   // Some network file systems report a full disk only here.
   if (const int error = close_file(file_, temporary_); error != 0) {

@@ -43,14 +43,14 @@ std::vector<NamedTensor> in_order(const std::string& path, std::vector<NamedTens
     const auto found = places.find(name);
     if (found == places.end()) {
       fail<FileError>(kCheckpointOp, path, ": it has no tensor ", in_quotes(name),
-                      ", the manifest lists it. Use another checkpoint");
+                      ", which the manifest lists. Use another checkpoint");
     }
     ordered.push_back(tensors[found->second]);
     places.erase(found);
   }
   if (!places.empty()) {
     fail<FileError>(kCheckpointOp, path, ": it has the tensor ", in_quotes(places.begin()->first),
-                    ", the manifest does not. Use another checkpoint");
+                    ", which the manifest does not list. Use another checkpoint");
   }
   return ordered;
 }
@@ -76,7 +76,7 @@ std::optional<FoundCheckpoint> read_first(const std::vector<CheckpointInfo>& inf
   }
   fail<FileError>(
       kCheckpointOp, folder, ": none of its ", damaged.size(),
-      " checkpoints is sound. Restore one of them, or start anew in another folder:", reasons);
+      " checkpoints is intact. Restore one of them, or start again in another folder:", reasons);
 }
 
 // Reports what happened, in the log and in the result.
@@ -84,10 +84,10 @@ FoundCheckpoint settle(const std::string& folder, std::optional<FoundCheckpoint>
                        std::vector<DamagedCheckpoint> damaged) {
   if (!found) fail_all(folder, damaged);
   for (const auto& [path, problem] : damaged) {
-    logging::write(logging::Topic::kWarning, "a checkpoint is passed over: ", problem);
+    logging::write(logging::Topic::kWarning, "a checkpoint is skipped: ", problem);
   }
   if (!damaged.empty()) {
-    logging::write(logging::Topic::kWarning, "the newest sound checkpoint is ", found->path,
+    logging::write(logging::Topic::kWarning, "the newest intact checkpoint is ", found->path,
                    ", step ", found->checkpoint.step);
   }
   found->damaged = std::move(damaged);
@@ -106,7 +106,7 @@ bool is_as_listed(const std::string& folder, const std::vector<CheckpointInfo>& 
     fail<FileError>(kCheckpointOp, folder, ": there is no checkpoint in it. Check the path");
   }
   fail<FileError>(kCheckpointOp, folder,
-                  ": it has no sound checkpoint with a score. Check the path, or ",
+                  ": it has no intact checkpoint with a score. Check the path, or ",
                   "read the latest one");
 }
 
@@ -207,7 +207,7 @@ FoundCheckpoint read_latest_checkpoint(const std::string& folder) {
 
 FoundCheckpoint read_best_checkpoint(const std::string& folder, KeepBest best) {
   check_arg(best != KeepBest::kNone, kCheckpointOp,
-            "no score is the best. Ask for the highest or lowest");
+            "the order of scores is not set. Ask for the highest or lowest score");
   return read_first_of(folder, best);
 }
 

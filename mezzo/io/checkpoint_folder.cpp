@@ -152,9 +152,9 @@ FolderLock::FolderLock(const std::string& folder) {
   held_ = ::flock(folder_, LOCK_EX | LOCK_NB) == 0;
   if (held_ || errno != EWOULDBLOCK) return;
   ::close(folder_);
-  fail<FileError>(kCheckpointOp, folder,
-                  ": another process is writing a checkpoint into it. Give each run a ",
-                  "folder of its own");
+  fail<FileError>(
+      kCheckpointOp, folder,
+      ": another process is writing a checkpoint into it. Give each run its own folder");
 }
 
 FolderLock::~FolderLock() { ::close(folder_); }

@@ -127,7 +127,7 @@ Json parse_strictly(std::string_view source, std::string_view text) {
   } catch (const Json::parse_error& error) {
     fail<FileError>(kCheckpointOp, source, ": not JSON, up to its byte ", error.byte, kUseAnother);
   } catch (const Json::out_of_range& /*error*/) {
-    fail<FileError>(kCheckpointOp, source, ": it has a number without end", kUseAnother);
+    fail<FileError>(kCheckpointOp, source, ": it has a number that is not finite", kUseAnother);
   }
 }
 
@@ -163,7 +163,7 @@ class Fields {
 
   std::uint64_t natural(const char* name) const {
     if (!at(name).is_number_unsigned()) {
-      wrong(concat(in_quotes(name), " is not a whole number from 0 on"));
+      wrong(concat(in_quotes(name), " is not an integer of at least 0"));
     }
     return at(name).get<std::uint64_t>();
   }
@@ -214,7 +214,7 @@ ManifestFile parse_file(std::string_view source, const Json& json) {
   const std::string& name = fields.text("file");
   file.group = name.substr(0, name.find('.'));
   if (file.file_name() != name || !is_group_name(file.group)) {
-    fields.wrong(concat(in_quotes(name), " is not a name that mezzo gives"));
+    fields.wrong(concat(in_quotes(name), " is not a file name that mezzo uses"));
   }
   file.bytes = fields.natural("bytes");
   const std::optional<std::uint32_t> crc = parse_hex(fields.text("crc32c"));

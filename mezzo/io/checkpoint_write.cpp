@@ -21,12 +21,12 @@ namespace fs = std::filesystem;
 
 void check(const Checkpoint& checkpoint, const CheckpointOptions& options) {
   check_arg(options.keep >= 0, kCheckpointOp, "keep is ", options.keep,
-            ". Give how many checkpoints stay, or 0 for all");
+            ". Give the number of checkpoints to keep, or 0 for all");
   check_arg(checkpoint.step >= 0, kCheckpointOp, "step is ", checkpoint.step,
-            ". Count steps from 0 on");
+            ". Count steps from 0");
   check_arg(is_checkpoint_prefix(options.prefix), kCheckpointOp, "the prefix is ",
             in_quotes(options.prefix),
-            ". Use at most 64 letters, digits, '_', '-' and '.', and no '.' at its begin");
+            ". Use at most 64 letters, digits, '_', '-' and '.', and no '.' at its start");
   std::set<std::string_view> names;
   for (const CheckpointGroup& group : checkpoint.groups) {
     check_arg(is_group_name(group.name), kCheckpointOp, "a group of tensors is called ",
@@ -94,7 +94,7 @@ std::string text_of(Manifest manifest, const Checkpoint& checkpoint) {
   manifest.checkpoint.values = checkpoint.values;
   std::string text = format_manifest(manifest);
   check_arg(text.size() <= kMaxManifest, kCheckpointOp, "the values take ", text.size(),
-            " bytes, at most ", kMaxManifest, " are allowed. Make tensors of the large ones");
+            " bytes, at most ", kMaxManifest, " are allowed. Store the large ones as tensors");
   return text;
 }
 

@@ -40,8 +40,8 @@ std::string_view advice_for(int error) {
     case EROFS: return "Write to another folder";
     case ENOENT:
     case ENOTDIR: return "Check that the folder exists";
-    case EISDIR: return "It is a folder: name a file";
-    case EEXIST: return "Another file has this name: choose another one";
+    case EISDIR: return "It is a folder: give a file";
+    case EEXIST: return "Another file has this name: choose another name";
     case ENAMETOOLONG: return "Choose a shorter name";
     default: return "Check the disk";
   }

@@ -81,8 +81,8 @@ class DictReader {
   void read_dtype() {
     skip_space();
     if (rest_.starts_with('[')) {
-      fail<FileError>(kNpyOp, source_, ": its elements are records, mezzo has ", known_dtypes(),
-                      ". Save one field of the array");
+      fail<FileError>(kNpyOp, source_, ": its elements are records, mezzo supports ",
+                      known_dtypes(), ". Save one field of the array");
     }
     const std::string_view name = read_text();
     const auto* const known =
@@ -93,7 +93,7 @@ class DictReader {
         known != std::end(kNpyTypes) &&
         (order == '<' || order == '>' || (order == '|' && size_of(known->dtype) == 1));
     if (!order_fits) {
-      fail<FileError>(kNpyOp, source_, ": its dtype is ", shown(name), ", mezzo has ",
+      fail<FileError>(kNpyOp, source_, ": its dtype is ", shown(name), ", mezzo supports ",
                       known_dtypes(), ". Convert the array with astype() and save it again");
     }
     header_.dtype = known->dtype;
@@ -131,7 +131,7 @@ class DictReader {
     skip_space();
     std::uint64_t value = 0;
     const auto result = std::from_chars(rest_.data(), rest_.data() + rest_.size(), value);
-    if (result.ec == std::errc::invalid_argument) wrong("a whole number from 0 on");
+    if (result.ec == std::errc::invalid_argument) wrong("an integer of at least 0");
     if (result.ec != std::errc() || value > std::uint64_t{kMaxSize}) {
       fail<FileError>(kNpyOp, source_, ": impossible size: ", shown(rest_.substr(0, 24)),
                       kCopyAgain);
@@ -143,7 +143,7 @@ class DictReader {
   void add_size(std::uint64_t size) {
     if (header_.shape.rank() == kMaxRank) {
       fail<FileError>(kNpyOp, source_, ": it has more than ", kMaxRank,
-                      " dimensions, the most that mezzo has. Reshape it and save it again");
+                      " dimensions, the most that mezzo supports. Reshape it and save it again");
     }
     header_.shape.push_back(static_cast<std::int64_t>(size));
   }
@@ -218,7 +218,7 @@ std::size_t npy_length_bytes(std::string_view source, std::span<const std::byte>
   if (std::memcmp(fixed.data(), kNpyMagic.data(), kNpyMagic.size()) != 0) {
     fail<FileError>(kNpyOp, source,
                     ": not an .npy file: it does not begin with \\x93NUMPY. Save it with np.save; "
-                    "of an .npz archive, unpack the arrays");
+                    "for an .npz archive, unpack the arrays");
   }
   const auto major = std::to_integer<int>(fixed[kNpyMagic.size()]);
   const auto minor = std::to_integer<int>(fixed[kNpyMagic.size() + 1]);
@@ -245,7 +245,7 @@ NpyHeader parse_npy_header(std::string_view source, std::string_view text,
 std::string format_npy_header(const Tensor& tensor) {
   check_arg(tensor.defined(), kNpyOp, "the tensor is undefined. Give it values first");
   check_arg(tensor.dtype() != DType::kBf16, kNpyOp, "numpy has no bf16: ", tensor,
-            ". Cast it to f32, which holds every bf16, or write safetensors");
+            ". Cast it to f32, which holds every bf16 value, or write safetensors");
   const auto* const known = std::ranges::find(kNpyTypes, tensor.dtype(), &NpyType::dtype);
   std::string sizes;
   for (const std::int64_t size : tensor.shape()) sizes += concat(size, ", ");

@@ -62,9 +62,9 @@ bool write_all_rows(Encoder& encoder, const std::uint8_t* pixels, const Shape& s
 
 std::vector<std::byte> encode_png(std::span<const std::uint8_t> pixels, const Shape& shape) {
   check_arg(shape.rank() == 3 && (shape[0] == 1 || shape[0] == 3) && shape.numel() > 0, "png",
-            "a picture is [1 or 3, height, width] and not empty: ", shape);
+            "a picture must be [1 or 3, height, width] and not empty: ", shape);
   check_arg(pixels.size() == static_cast<std::size_t>(shape.numel()), "png", "a picture of ", shape,
-            " has ", shape.numel(), " numbers: got ", pixels.size());
+            " has ", shape.numel(), " values: got ", pixels.size());
   Encoder encoder;
   if (!write_all_rows(encoder, pixels.data(), shape)) {
     fail<DeviceError>("png", "out of memory for a picture of ", shape, ". Make it smaller");

@@ -77,7 +77,7 @@ class HeaderEvents {
       const SafetensorsType* known = find_dtype(value);
       if (known == nullptr) {
         fail<FileError>(kSafetensorsOp, source_, ": tensor ", in_quotes(entry_.name),
-                        " has the dtype ", in_quotes(value), ", mezzo has ", known_dtypes(),
+                        " has the dtype ", in_quotes(value), ", mezzo supports ", known_dtypes(),
                         ". Convert the file");
       }
       entry_.dtype = known->dtype;
@@ -172,8 +172,8 @@ class HeaderEvents {
     std::string_view expected = "an object";
     if (place_ == Place::kMetadata) expected = "text";
     if (place_ == Place::kEntry) expected = key_ == "dtype" ? "text" : "a list";
-    if (place_ == Place::kShape) expected = "a whole number from 0 on";
-    if (place_ == Place::kOffsets) expected = "two whole numbers from 0 on";
+    if (place_ == Place::kShape) expected = "an integer of at least 0";
+    if (place_ == Place::kOffsets) expected = "two integers of at least 0";
     fail<FileError>(kSafetensorsOp, source_, ": ", where(), ": found ", found, " as ",
                     in_quotes(key_), ", expected ", expected, kCopyAgain);
   }
@@ -186,7 +186,7 @@ class HeaderEvents {
     if (entry_.shape.rank() == kMaxRank) {
       fail<FileError>(
           kSafetensorsOp, source_, ": ", where(), " has more than ", kMaxRank,
-          " dimensions, the most that mezzo has. Reshape it in the program that wrote it");
+          " dimensions, the most that mezzo supports. Reshape it in the program that wrote it");
     }
     entry_.shape.push_back(static_cast<std::int64_t>(value));
   }

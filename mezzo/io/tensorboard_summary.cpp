@@ -79,22 +79,23 @@ PngHeader parse_png_header(std::span<const std::byte> png) {
   }
   check_arg(header.width > 0 && header.height > 0 && header.channels > 0, kTensorboardOp,
             "the image is not a PNG file: ", png.size(),
-            " bytes that do not begin like one. Give the bytes of a PNG file");
+            " bytes that do not start with its signature. Give the bytes of a PNG file");
   return header;
 }
 
 void check_histogram(const Histogram& histogram) {
   check_arg(histogram.limits.size() == histogram.counts.size() && !histogram.limits.empty(),
             kTensorboardOp, "the histogram has ", histogram.limits.size(), " limits and ",
-            histogram.counts.size(), " counts. Give each bucket one of both");
+            histogram.counts.size(), " counts. Give each bucket one of each");
   const auto is_nan = [](double limit) { return std::isnan(limit); };
   check_arg(std::ranges::none_of(histogram.limits, is_nan), kTensorboardOp,
             "a limit of the histogram is NaN. Leave its bucket out");
   const auto does_not_rise = [](double limit, double next) { return !(next > limit); };
   check_arg(std::ranges::adjacent_find(histogram.limits, does_not_rise) == histogram.limits.end(),
-            kTensorboardOp, "the limits of the histogram do not rise. Sort its buckets");
+            kTensorboardOp, "the limits of the histogram do not increase. Sort its buckets");
   check_arg(std::ranges::all_of(histogram.counts, [](double count) { return count >= 0; }),
-            kTensorboardOp, "the histogram has a count that is negative or NaN. Count from 0 on");
+            kTensorboardOp,
+            "the histogram has a count that is negative or NaN. Counts must be 0 or more");
 }
 
 // The upper ends of all buckets, rising.

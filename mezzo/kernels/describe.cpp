@@ -73,15 +73,12 @@ std::vector<OpDescription> describe_ops() {
 
 std::string ops_as_markdown() {
   std::string text =
-      "# Operations\n\n"
-      "Written by `mezzo ops --markdown` from the definitions in `mezzo/ops`; do not edit.\n\n"
-      "The classes say what a mixed-precision region does with an operation's inputs: `lower` "
-      "casts "
-      "them to 16 bits, `float32` to f32, `widest` to the widest among them, `follow` takes them "
-      "as "
-      "they come, `refuse` throws. `reference` is the plain loop in double precision, the last "
-      "resort for every dtype. Kernels for cards are listed by `mezzo ops` where CUDA is built "
-      "in.\n\n";
+      "# Operations\n\nWritten by `mezzo ops --markdown` from the definitions in `mezzo/ops`; do "
+      "not edit.\n\nThe classes say what a mixed-precision region does with an operation's inputs: "
+      "`lower` casts them to 16 bits, `float32` to f32, `widest` to the widest among them, "
+      "`follow` takes them as they come, `refuse` throws. `reference` is the plain loop in double "
+      "precision, the last resort for every dtype. CUDA kernels are listed by `mezzo ops` where "
+      "CUDA is built in.\n\n";
   std::vector<std::string> head{"op", "what it is"};
   for (const DType dtype : kLowerDTypes) head.emplace_back(name_of(dtype));
   for (const char* column : {"why", "gradient", "CPU kernels"}) head.emplace_back(column);

@@ -67,8 +67,8 @@ std::vector<std::string> names_in_environment() {
     name = current_name(std::move(name));
     if (!can_be_disabled(name)) {
       logging::warn_once(concat("MEZZO_DISABLE_KERNELS names `", name,
-                                "`, and there is no such kernel in this build. `mezzo ops` lists "
-                                "them; separate names by commas"));
+                                "`, but there is no such kernel in this build. `mezzo ops` lists "
+                                "them; separate names with commas"));
     }
     names.push_back(name);
   }

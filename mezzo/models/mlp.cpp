@@ -14,7 +14,7 @@ std::int64_t pixels_of(const ModelConfig& config) {
   constexpr std::int64_t kMost = std::numeric_limits<std::int64_t>::max();
   check_arg(size <= kMost / size / config.in_channels, "mlp", "images ",
             Shape({config.in_channels, size, size}),
-            " have more numbers than can be counted. Choose a smaller size");
+            " have too many values to be counted. Choose a smaller size");
   return config.in_channels * size * size;
 }
 

@@ -63,7 +63,7 @@ std::unique_ptr<nn::Module> create(std::string_view name, const ModelConfig& con
             "channels, classes and image size must be positive, not ", config.in_channels, ", ",
             config.num_classes, " and ", config.image_size);
   check_arg(entry.has_residual_blocks || !config.zero_init_residual, "model", name,
-            " has no residual blocks whose last norm could begin with 0. Choose a residual ",
+            " has no residual blocks whose last norm could start at 0. Choose a residual ",
             "network, or leave zero_init_residual out");
   return entry.create(config);
 }

@@ -95,12 +95,12 @@ std::int64_t convert_sync_batchnorm(Module& net, distributed::ProcessGroup& proc
 
 void BatchNorm2d::check_input(const Tensor& x) const {
   check_arg(x.rank() == 4, "BatchNorm2d", "x must be [n, c, h, w], but is ", x,
-            ". For [n, c] there is BatchNorm1d");
+            ". Use BatchNorm1d for [n, c]");
 }
 
 void BatchNorm1d::check_input(const Tensor& x) const {
   check_arg(x.rank() == 2, "BatchNorm1d", "x must be [n, c], but is ", x,
-            ". For [n, c, h, w] there is BatchNorm2d");
+            ". Use BatchNorm2d for [n, c, h, w]");
 }
 
 }  // namespace mezzo::nn

@@ -3,7 +3,7 @@
 namespace mezzo::nn {
 
 Module& Container::add(std::unique_ptr<Module> module) {
-  check_arg(module != nullptr, "module", "cannot append a null module. Make one first");
+  check_arg(module != nullptr, "module", "cannot append a null module. Create one first");
   Module::add(std::to_string(size()), *module);
   modules_.push_back(std::move(module));
   return *modules_.back();

@@ -28,7 +28,7 @@ bool matches(const std::string& pattern, const std::string& name) {
 // An example of a valid pattern, for messages.
 std::string example_of(const Module& net) {
   const std::vector<NamedTensor> parameters = net.named_parameters();
-  return parameters.empty() ? "none, for there are no parameters" : parameters.back().name;
+  return parameters.empty() ? "none, because there are no parameters" : parameters.back().name;
 }
 
 bool is_frozen_norm(const Module& module) {
@@ -58,7 +58,7 @@ std::string describe_frozen(Module& net) {
   if (frozen.parameters.empty()) return {};
   std::string text =
       concat(frozen.parameters.size(), " of ", net.parameters().size(), " parameters (",
-             frozen.numbers, " of ", net.parameter_count(), " numbers)");
+             frozen.numbers, " of ", net.parameter_count(), " values)");
   const std::size_t norms = frozen.norms.size();
   if (norms > 0) text += concat(", ", norms, " batch norm", norms == 1 ? "" : "s");
   return text;
@@ -79,8 +79,7 @@ std::vector<NamedTensor> parameters_matching(Module& net, const std::string& pat
   std::erase_if(found,
                 [&](const NamedTensor& entry) { return !named.contains(entry.tensor.impl()); });
   check_arg(!found.empty(), what, "no parameter belongs to `", pattern,
-            "`. Patterns are of paths of modules or names of parameters, such as ",
-            example_of(net));
+            "`. Patterns match paths of modules or names of parameters, such as ", example_of(net));
   return found;
 }
 
@@ -96,7 +95,7 @@ Frozen freeze(Module& net, const std::vector<std::string>& patterns) {
     return entry.tensor.requires_grad() && !wanted.contains(entry.tensor.impl());
   });
   check_arg(leaves_some || wanted.empty(), "freeze", "nothing is left to train: all ", all.size(),
-            " parameters would be frozen. Leave out the head, at least");
+            " parameters would be frozen. Leave out at least the head");
   for (NamedTensor entry : all) {
     if (!wanted.contains(entry.tensor.impl())) continue;
     entry.tensor.set_requires_grad(false);

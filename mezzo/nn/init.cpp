@@ -10,7 +10,7 @@ constexpr float kTruncation = 2;  // in deviations
 
 void check(const Tensor& tensor) {
   check_arg(tensor.defined() && is_floating(tensor.dtype()), "init",
-            "only floating-point tensors have initial values. Make it with another dtype");
+            "only floating-point tensors have initial values. Create it with another dtype");
 }
 
 // Fills the tensor by draw(span of floats in row-major order).
@@ -72,8 +72,7 @@ void constant(const Tensor& tensor, double value) {
 }
 
 void uniform(const Tensor& tensor, double low, double high, Generator& generator) {
-  check_arg(low <= high, "init", "the interval [", low, ", ", high,
-            ") is empty. Exchange its ends");
+  check_arg(low <= high, "init", "the interval [", low, ", ", high, ") is empty. Swap its ends");
   fill_from(tensor, [&](std::span<float> values) {
     fill_uniform(values, generator.reserve(values.size()), static_cast<float>(low),
                  static_cast<float>(high));

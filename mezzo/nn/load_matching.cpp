@@ -95,7 +95,7 @@ LoadReport load_matching(Module& net, std::span<const NamedTensor> state,
     const bool is_there = given.contains(entry.name) || filled.contains(entry.tensor.impl());
     if (is_wanted && !is_there) report.missing.push_back(entry.name);
   }
-  check_arg(!fitting.empty(), "load_matching", "the state has nothing that fits the module",
+  check_arg(!fitting.empty(), "load_matching", "no entry of the state fits the module",
             report.text().empty() ? "" : "; ", report.text(),
             ". Load the state of a network of the same kind");
   net.load_state(fitting, false);

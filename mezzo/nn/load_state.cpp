@@ -126,7 +126,7 @@ void Loading::finish(bool strict) {
         concat("[load_state] the state does not fit the module", listed("missing", missing_),
                listed("unexpected", unexpected_), listed("different", different_),
                listed("two values of one tensor", contradictions_)),
-        !names_fit            ? "Load with strict = false to take only the names in common"
+        !names_fit            ? "Load with strict = false to load only the names in common"
         : !different_.empty() ? "Load the state of the same network"
                               : "Leave one of the two names out");
   }

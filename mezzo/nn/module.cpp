@@ -116,7 +116,7 @@ namespace {
 thread_local bool without_precision = false;
 
 void check_hook(const std::shared_ptr<ForwardHook>& hook) {
-  check_arg(hook != nullptr, "module", "a forward hook is null. Make one first");
+  check_arg(hook != nullptr, "module", "a forward hook is null. Create one first");
 }
 
 }  // namespace

@@ -176,7 +176,7 @@ Tensor run_again(const ForwardState& state, const Tensor& x) {
 // Inputs of the node: x, followed by the parameters.
 void backward(Backward& ctx) {
   check_arg(!ctx.create_graph(), kOp,
-            "what is computed again cannot be differentiated twice. Call stop_recompute() first");
+            "recomputed modules cannot be differentiated twice. Call stop_recompute() first");
   const Tensor kept = ctx.input(0);  // throws after a backward pass, which frees the context, too
   const auto& state = static_cast<const ForwardState&>(ctx.context());
   check_unchanged(state);
@@ -206,7 +206,7 @@ void backward(Backward& ctx) {
 const OpDef kRecompute{
     .name = kOp,
     .doc = "the forward pass of a module, which the backward pass runs again",
-    .precision = {.reason = "the operations inside have rules of their own"},
+    .precision = {.reason = "the operations inside have their own rules"},
     .saves = {.inputs = 0b1},
     .backward = backward,
     .sums_grads = true,

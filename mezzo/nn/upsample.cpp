@@ -7,8 +7,8 @@ namespace mezzo::nn {
 Upsample::Upsample(Size2d scale, UpsampleOptions options) : scale_(scale), options_(options) {
   check_arg(scale.h > 0 && scale.w > 0, "Upsample", "the scale must be positive, not ", scale);
   check_arg(!options.align_corners || options.mode == UpsampleMode::kBilinear, "Upsample",
-            "align_corners is for interpolation, and pixels are repeated. Leave it out, or use "
-            "UpsampleMode::kBilinear");
+            "align_corners is only for interpolation, but pixels are repeated. Leave it out, or "
+            "use UpsampleMode::kBilinear");
 }
 
 Tensor Upsample::forward(const Tensor& x) {

@@ -8,12 +8,11 @@
 namespace mezzo {
 namespace {
 
-constexpr PrecisionRule kRule{
-    .lower = PrecisionClass::kLower,
-    .cast_mask = 0b011,
-    .reason =
-        "that of the product, whose result is rounded before the activation, as it is between "
-        "two calls"};
+constexpr PrecisionRule kRule{.lower = PrecisionClass::kLower,
+                              .cast_mask = 0b011,
+                              .reason =
+                                  "as for the product, whose result is rounded before the "
+                                  "activation, as it is between two calls"};
 
 // Infers like the product, which has its own attributes type.
 void infer_as(Infer& infer, const OpDef& product, const Attrs& attrs) {

@@ -165,7 +165,7 @@ extern const OpDef minimum{
 
 extern const OpDef affine{
     .name = "affine",
-    .doc = "scale * x + shift with two numbers",
+    .doc = "scale * x + shift with two scalars",
     .precision = {.reason = "one rounding of the result, whatever the dtype"},
     .infer =
         [](Infer& infer) {
@@ -186,7 +186,7 @@ extern const OpDef affine{
 
 extern const OpDef div_number{
     .name = "div_number",
-    .doc = "x / divisor with one number",
+    .doc = "x / divisor with a scalar",
     .precision = {.reason = "one rounding of the result, whatever the dtype"},
     .infer =
         [](Infer& infer) {

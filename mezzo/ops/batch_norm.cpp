@@ -16,8 +16,8 @@ namespace {
 using NormIn = BatchNormInput;
 
 constexpr const char* kStatisticsReason =
-    "reads and writes what comes; statistics are f32 inside, for 16 bits lose them: a bf16 sum "
-    "stops growing after 256 equal terms, and x * x leaves f16's range";
+    "keeps the dtype of x; statistics are f32 inside, because 16 bits lose them: a bf16 sum stops "
+    "growing after 256 equal terms, and x * x leaves f16's range";
 
 void check_per_channel(const Infer& infer, std::size_t i, const char* name) {
   if (!infer.has(i)) return;
@@ -25,7 +25,7 @@ void check_per_channel(const Infer& infer, std::size_t i, const char* name) {
   const Shape shape{infer.shape(NormIn::kX)[1]};
   infer.check(infer.shape(i) == shape && infer.dtype(i) == wanted, name, " must be ", wanted, shape,
               " for x of shape ", infer.shape(NormIn::kX), ", it is ", infer.input(i),
-              ". Give one number for each channel");
+              ". Give one value for each channel");
 }
 
 void infer_batch_norm(Infer& infer) {
@@ -81,8 +81,8 @@ void batch_norm_backward(Backward& ctx) {
   }
   if (ctx.create_graph() && distributed::process_count(attrs.processes) > 1) {
     fail<UnsupportedError>("batch_norm",
-                           "gradients of gradients are not computed where several processes have "
-                           "common statistics. Use those of each process alone for them");
+                           "gradients of gradients are not supported when processes share "
+                           "statistics. Use those of each process alone for them");
   }
   saved.x = ctx.take_input(NormIn::kX);  // last: an exception above leaves the graph as it was
   const BatchNormGrads grads =
@@ -208,9 +208,9 @@ BatchNormResult batch_norm(const Tensor& x, const Tensor& scale, const Tensor& s
   const BatchNormAttrs attrs{options.training, options.relu, options.eps, options.processes};
   if (distributed::process_count(options.processes) > 1 && options.training &&
       !x.device().is_cpu()) {
-    fail<UnsupportedError>("batch_norm", "x is ", x,
-                           ": several processes have common statistics on CPUs only. Leave "
-                           "`processes` out");
+    fail<UnsupportedError>(
+        "batch_norm", "x is ", x,
+        ": several processes can share statistics only on CPUs. Leave `processes` out");
   }
   // Running statistics are not used in training; leaving them out leaves them free to be updated.
   const Tensor none;

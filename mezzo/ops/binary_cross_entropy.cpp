@@ -43,7 +43,7 @@ void check_pos_weight(const Tensor& logits, const Tensor& targets, const Tensor&
   check_arg(is_floating(weight.dtype()) &&
                 broadcast(weight.shape(), logits.shape(), kOp) == logits.shape(),
             kOp, "pos_weight is ", weight, ", and the logits are ", logits,
-            ". Give floating weights of a shape that broadcasts to theirs");
+            ". Give floating-point weights of a shape that broadcasts to theirs");
 }
 
 }  // namespace
@@ -80,8 +80,8 @@ extern const OpDef binary_cross_entropy_with_logits{
     .name = "binary_cross_entropy_with_logits",
     .doc = "max(x, 0) - x t + log(1 + exp(-|x|)) of logits and targets, element by element",
     .precision = {.lower = PrecisionClass::kFloat32,
-                  .reason = "targets rounded to 16 bits are other targets, and the difference of "
-                            "two losses is smaller than their rounding"},
+                  .reason = "rounding targets to 16 bits changes them, and the difference of two "
+                            "losses is smaller than their rounding"},
     .saves = {.inputs = 0b11},
     .promote = 0b11,
     .infer = infer_loss,

@@ -64,7 +64,7 @@ namespace ops {
 extern const OpDef cast{
     .name = "cast",
     .doc = "x in another dtype, rounded to nearest, ties to even",
-    .precision = {.cast_mask = 0, .reason = "it is the cast that was asked for"},
+    .precision = {.cast_mask = 0, .reason = "it is an explicitly requested cast"},
     .infer =
         [](Infer& infer) {
           infer.output(infer.shape(0), infer.attrs<CastAttrs>().dtype, infer.input(0).format());

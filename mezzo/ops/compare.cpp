@@ -12,8 +12,8 @@ namespace {
 constexpr PrecisionRule kNothingIsCast{
     .cast_mask = 0,
     .reason =
-        "the answer has no precision to lose, but operands that differ may be equal once they "
-        "are rounded: 256 and 257 in bf16"};
+        "the result has no precision to lose, but different operands may be equal once they are "
+        "rounded: 256 and 257 in bf16"};
 
 constexpr Relation kRelations[] = {Relation::kEq, Relation::kNe, Relation::kLt,
                                    Relation::kLe, Relation::kGt, Relation::kGe};
@@ -75,7 +75,7 @@ extern const OpDef compare{
 
 extern const OpDef compare_number{
     .name = "compare_number",
-    .doc = "whether x is eq, ne, lt, le, gt or ge to one number; bool",
+    .doc = "whether x is eq, ne, lt, le, gt or ge to a scalar; bool",
     .precision = kNothingIsCast,
     .infer = [](Infer& infer) { output_broadcast(infer, DType::kBool, {0}); },
     .samples = compare_number_samples,

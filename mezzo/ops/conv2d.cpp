@@ -42,7 +42,7 @@ void infer_conv2d(Infer& infer) {
   const Size2d out = check_conv(infer, x, weight, infer.attrs<Conv2dAttrs>());
   if (infer.has(2)) {
     infer.check(infer.shape(2) == Shape{weight[0]}, "bias must have the shape ", Shape{weight[0]},
-                ", one number per output channel, it is ", infer.shape(2),
+                ", one value per output channel, it is ", infer.shape(2),
                 ". Use reshape(), or leave it out");
   }
   infer.output({x[0], weight[0], out.h, out.w}, infer.dtype(0), Format::kChannelsLast);
@@ -180,7 +180,7 @@ std::vector<ErrorSample> conv2d_errors() {
        "the 3 output channels cannot be divided into 2 groups"},
       {{{{2, 4, 5, 5}}, {{8, 4, 3, 3}}, {{4}}},
        Conv2dAttrs{},
-       "bias must have the shape [8], one number per output channel, it is [4]"},
+       "bias must have the shape [8], one value per output channel, it is [4]"},
       {{{{2, 4, 5, 5}}, {{8, 4, 7, 7}}, none},
        Conv2dAttrs{},
        "the kernel [7, 7] is larger than the padded image [5, 5]"},
@@ -207,8 +207,9 @@ extern const OpDef conv2d{
     // Rounding it to 16 bits first would only lose bits.
     .precision = {.lower = PrecisionClass::kLower,
                   .cast_mask = 0b011,
-                  .reason = "products of 16-bit numbers are exact in f32, where they are added up; "
-                            "16 bits halve the memory traffic and double the arithmetic"},
+                  .reason =
+                      "products of 16-bit values are exact in f32, where they are added up; 16 "
+                      "bits halve the memory traffic and double the arithmetic throughput"},
     .saves = {.inputs = 0b011, .again = 0b001},
     .promote = 0b011,
     .infer = infer_conv2d,
@@ -222,7 +223,7 @@ extern const OpDef conv2d{
 
 extern const OpDef conv2d_grad_input{
     .name = "conv2d_grad_input",
-    .doc = "the gradient of conv2d by x, from that of its result and weight",
+    .doc = "the gradient of conv2d with respect to x, from that of its result and weight",
     .precision = {.reason = "part of a backward pass, which runs in its forward's dtype"},
     .saves = {.inputs = 0b11},
     .promote = 0b11,
@@ -249,7 +250,7 @@ extern const OpDef conv2d_grad_input{
 
 extern const OpDef conv2d_grad_weight{
     .name = "conv2d_grad_weight",
-    .doc = "the gradient of conv2d by weight, from that of its result and x",
+    .doc = "the gradient of conv2d with respect to weight, from that of its result and x",
     .precision = {.reason = "part of a backward pass, which runs in its forward's dtype"},
     .saves = {.inputs = 0b11},
     .promote = 0b11,

@@ -58,7 +58,7 @@ void infer_conv_transpose2d(Infer& infer) {
   const std::int64_t channels = weight[1] * attrs.conv.groups;
   if (infer.has(2)) {
     infer.check(infer.shape(2) == Shape{channels}, "bias must have the shape ", Shape{channels},
-                ", one number per output channel, it is ", infer.shape(2),
+                ", one value per output channel, it is ", infer.shape(2),
                 ". Use reshape(), or leave it out");
   }
   const Size2d out = enlarged({x[2], x[3]}, kernel_of(weight), attrs);
@@ -136,7 +136,7 @@ std::vector<ErrorSample> conv_transpose2d_errors() {
        "the 3 input channels cannot be divided into 2 groups"},
       {{{{2, 4, 5, 5}}, {{4, 3, 3, 3}}, {{4}}},
        ConvTranspose2dAttrs{{.groups = 2}},
-       "bias must have the shape [6], one number per output channel, it is [4]"},
+       "bias must have the shape [6], one value per output channel, it is [4]"},
       {{{{2, 4, 5, 5}}, {{4, 8, 3, 3}}, none},
        ConvTranspose2dAttrs{{.groups = 0}},
        "groups must be at least 1, it is 0"},
@@ -159,13 +159,13 @@ namespace ops {
 extern const OpDef conv_transpose2d{
     .name = "conv_transpose2d",
     .doc =
-        "x [n, c, h, w] convolved with weight [c, o / groups, kh, kw] the other way, as the "
-        "gradient of conv2d by its input is, plus bias [o]",
+        "the transposed convolution of x [n, c, h, w] with weight [c, o / groups, kh, kw], plus "
+        "bias [o]",
     // The bias is added to the f32 sums, like that of conv2d: rounding it to 16 bits would only
     // lose bits.
     .precision = {.lower = PrecisionClass::kLower,
                   .cast_mask = 0b011,
-                  .reason = "the products of conv2d: those of 16-bit numbers are exact in f32, "
+                  .reason = "the products of conv2d: those of 16-bit values are exact in f32, "
                             "where they are added up"},
     .saves = {.inputs = 0b011},
     .promote = 0b011,

@@ -31,7 +31,8 @@ Tensor cross_entropy_of_places(const Tensor& logits, const Tensor& labels,
             "the logits have shape ", logits.shape(), ", the labels ", labels.shape(),
             ". Labels are class numbers, ", places, ", or probabilities with the logits' shape");
   check_arg(are_numbers ? labels.dtype() == DType::kI64 : is_floating(labels.dtype()),
-            "cross_entropy", are_numbers ? "class numbers are i64" : "probabilities are floating",
+            "cross_entropy",
+            are_numbers ? "class numbers are i64" : "probabilities are floating-point",
             ", these labels are ", labels, ". Use astype()");
   const Tensor rows = are_numbers ? reshape(labels, {labels.numel()}) : class_rows(labels);
   const Tensor loss = cross_entropy(class_rows(logits), rows, options);
@@ -68,7 +69,7 @@ Tensor checked_class_weights(const Tensor& logits, const Tensor& weights) {
   if (!weights.defined()) return weights;
   check_arg(is_floating(weights.dtype()) && weights.shape() == Shape{logits.size(1)},
             "cross_entropy", "the class weights are ", weights, ", and there are ", logits.size(1),
-            " classes. Give each a floating weight");
+            " classes. Give each one a floating-point weight");
   return weights.astype(logits.dtype() == DType::kF64 ? DType::kF64 : DType::kF32);
 }
 
@@ -145,7 +146,7 @@ Tensor cross_entropy_count(const Tensor& given_labels, const CrossEntropyOptions
             ". Means of probabilities are over the examples");
   check_arg(!weights.defined() || (is_floating(weights.dtype()) && weights.rank() == 1),
             "cross_entropy_count", "the class weights are ", weights,
-            ". Give each class a floating weight");
+            ". Give each class a floating-point weight");
   const WithoutPrecisionHook outside;  // this is part of the loss: compute in f32
   Tensor each = weights.defined()
                     ? own_weights_or_none(weights.astype(DType::kF32), labels)

@@ -25,7 +25,7 @@ extern const OpDef dropout{
           const auto& attrs = infer.attrs<DropoutAttrs>();
           infer.check_floating(0, "x");
           infer.check(attrs.p >= 0 && attrs.p <= 1, "p must be in [0, 1]: ", attrs.p,
-                      ". Give the part that is to be dropped");
+                      ". Give the probability that an element is dropped");
           const bool fits = attrs.format == Format::kContiguous || infer.shape(0).rank() == 4;
           infer.check(fits, "channels-last is for 4 dimensions, the shape is ", infer.shape(0),
                       ". Use Format::kContiguous");

@@ -134,7 +134,7 @@ extern const OpDef group_norm{
         "[n, c, h, w]",
     .precision = {.lower = PrecisionClass::kKeep,
                   .cast_mask = 1U << GroupIn::kX,
-                  .reason = "reads and writes what comes; statistics are f32 inside, for sums of "
+                  .reason = "keeps the dtype of x; statistics are f32 inside, because sums of "
                             "squares leave f16's range and lose their terms in bf16"},
     .saves = {.inputs = 0b11, .outputs = 0b110},
     .infer = infer_group_norm,

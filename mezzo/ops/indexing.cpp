@@ -42,7 +42,7 @@ void infer_embedding(Infer& infer) {
   infer.check_floating(0, "weight");
   check_indices(infer, 1, "indices");
   infer.check(infer.shape(0)[0] > 0 || infer.shape(1).numel() == 0,
-              "the weight has no rows for indices to name: ", infer.shape(0),
+              "the weight has no rows that indices could name: ", infer.shape(0),
               ". Give it at least one");
   Shape shape = infer.shape(1);
   shape.push_back(infer.shape(0)[1]);
@@ -118,10 +118,11 @@ extern const OpDef embedding{
               {{{{3, 4}}, {{}, 0, 3, true}}}};
     },
     .errors = []() -> std::vector<ErrorSample> {
-      return {{{{{3, 4}}, {{2}, 3, 4, true}}, {}, "index 0 is 3, out of range for 3 rows"},
-              {{{{3, 4}}, {{2}}}, {}, "indices must be i64, they are f32"},
-              {{{{3}}, {{2}, 0, 1, true}}, {}, "weight"},
-              {{{{0, 4}}, {{2}, 0, 1, true}}, {}, "the weight has no rows for indices to name"}};
+      return {
+          {{{{3, 4}}, {{2}, 3, 4, true}}, {}, "index 0 is 3, out of range for 3 rows"},
+          {{{{3, 4}}, {{2}}}, {}, "indices must be i64, they are f32"},
+          {{{{3}}, {{2}, 0, 1, true}}, {}, "weight"},
+          {{{{0, 4}}, {{2}, 0, 1, true}}, {}, "the weight has no rows that indices could name"}};
     },
     .exact = true,
 };

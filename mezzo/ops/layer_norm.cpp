@@ -123,7 +123,7 @@ extern const OpDef layer_norm{
     .doc = "(x - mean) / sqrt(var + eps) * weight + bias over the last axes",
     .precision = {.lower = PrecisionClass::kKeep,
                   .cast_mask = 1U << In::kX,
-                  .reason = "reads and writes what comes; statistics are f32 inside, for sums of "
+                  .reason = "keeps the dtype of x; statistics are f32 inside, because sums of "
                             "squares leave f16's range and lose their terms in bf16"},
     .saves = {.inputs = 0b11, .outputs = 0b110},
     .infer = infer_layer_norm,
@@ -177,7 +177,7 @@ Tensor layer_norm(const Tensor& x, const Shape& normalized_shape, const Tensor& 
       axes >= 1 && axes <= x.rank() &&
       std::equal(normalized_shape.begin(), normalized_shape.end(), x.shape().end() - axes);
   check_arg(fits, "layer_norm", "x of shape ", x.shape(), " does not end in the axes ",
-            normalized_shape, ". Name the last axes of x");
+            normalized_shape, ". Give the last axes of x");
   const Tensor scale = widen(weight);
   const Tensor shift = widen(bias);
   return call_one(ops::layer_norm, {&x, &scale, &shift},

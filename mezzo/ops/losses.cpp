@@ -176,8 +176,8 @@ extern const OpDef cross_entropy{
         "-sum(target * log_softmax(logits)) of [n, c] logits and [n] labels or [n, c] "
         "probabilities",
     .precision = {.cast_mask = 0,
-                  .reason = "reads what comes and computes its f32 loss in f32: 16-bit logits cast "
-                            "up would give the same numbers, f32 ones cast down others"},
+                  .reason = "reads any dtype and computes its f32 loss in f32: casting 16-bit "
+                            "logits up would not change it, casting f32 logits down would"},
     .saves = {.inputs = 0b11, .outputs = 0b10},
     .infer = infer_cross_entropy,
     .backward = cross_entropy_backward,
@@ -213,8 +213,8 @@ extern const OpDef mse_loss{
     .name = "mse_loss",
     .doc = "(prediction - target)^2, averaged, summed, or of every element",
     .precision = {.lower = PrecisionClass::kFloat32,
-                  .reason = "a square leaves f16's range from a difference of 256 on, and targets "
-                            "rounded to 16 bits are other targets"},
+                  .reason = "squares of differences of 256 or more leave f16's range, and rounding "
+                            "targets to 16 bits changes them"},
     .saves = {.inputs = 0b11},
     .promote = 0b11,
     .infer = infer_mse,

@@ -13,8 +13,8 @@ namespace mezzo {
 namespace {
 
 constexpr const char* kProductReason =
-    "products of 16-bit numbers are exact in f32, where they are added up; 16 bits halve the "
-    "memory traffic and double the arithmetic";
+    "products of 16-bit values are exact in f32, where they are added up; 16 bits halve the memory "
+    "traffic and double the arithmetic throughput";
 
 // The leading dimensions: all but the last two.
 Shape leading(const Shape& shape) { return Shape({shape.begin(), shape.rank() - 2}); }
@@ -37,7 +37,7 @@ void infer_matmul(Infer& infer) {
               attrs.transpose_b ? " transposed" : "", ". Transpose or reshape() one of them");
   if (infer.has(2)) {
     infer.check(infer.shape(2) == Shape{n}, "bias must have the shape ", Shape{n},
-                ", one number per column, it is ", infer.shape(2),
+                ", one value per column, it is ", infer.shape(2),
                 ". Use reshape(), or leave it out");
   }
   Shape out = broadcast(leading(a), leading(b), infer.op());
@@ -123,7 +123,7 @@ std::vector<ErrorSample> matmul_errors() {
   return {{{{{4, 3}}, {{4, 4}}}, MatmulAttrs{}, "inner sizes differ: 3 and 4, a is [4, 3], b is"},
           {{{{2, 4, 3}}, {{3, 3, 4}}}, MatmulAttrs{}, "cannot be broadcast together: [2] and [3]"},
           {{{{3}}, {{3, 4}}}, MatmulAttrs{}, "a must have at least 2 dimensions"},
-          {{{{2, 3}}, {{3, 4}}, {{3}}}, MatmulAttrs{}, "bias must have the shape [4], one number"}};
+          {{{{2, 3}}, {{3, 4}}, {{3}}}, MatmulAttrs{}, "bias must have the shape [4], one value"}};
 }
 
 void infer_linear(Infer& infer) {
@@ -137,7 +137,7 @@ void infer_linear(Infer& infer) {
               ". Change x, or the layer's in_features");
   if (infer.has(2)) {
     infer.check(infer.shape(2) == Shape{weight[0]}, "bias must have the shape ", Shape{weight[0]},
-                ", one number per output feature, it is ", infer.shape(2),
+                ", one value per output feature, it is ", infer.shape(2),
                 ". Use reshape(), or leave it out");
   }
   out.back() = weight[0];
@@ -177,7 +177,7 @@ std::vector<ErrorSample> linear_errors() {
            "[linear] weight expects 6 input features, x has 5: x [4, 5], weight [3, 6]"},
           {{{{4, 5}}, {{3, 5}}, {{5}}},
            {},
-           "bias must have the shape [3], one number per output feature, it is [5]"},
+           "bias must have the shape [3], one value per output feature, it is [5]"},
           {{{{4, 5}}, {{5}}}, {}, "weight must have 2 dimensions"}};
 }
 

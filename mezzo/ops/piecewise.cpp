@@ -19,7 +19,7 @@ void check_slope(Infer& infer) {
 void check_bounds(Infer& infer) {
   const auto& attrs = infer.attrs<ClampAttrs>();
   infer.check(attrs.min <= attrs.max, "min is ", attrs.min, ", max is ", attrs.max,
-              ". Give min <= max, infinities for what has no bound");
+              ". Give min <= max, and infinities for no bound");
 }
 
 template <class A>

@@ -74,9 +74,10 @@ extern const OpDef exp{
 extern const OpDef log{
     .name = "log",
     .doc = "the natural logarithm of x",
-    .precision = {.lower = PrecisionClass::kFloat32,
-                  .reason = "near 1 the rounding of x is all there is of the result, and small "
-                            "probabilities are 0 in f16"},
+    .precision =
+        {.lower = PrecisionClass::kFloat32,
+         .reason =
+             "near 1 the result is mostly the rounding of x, and small probabilities are 0 in f16"},
     .saves = {.inputs = 0b1},
     .infer = infer_unary,
     .backward = [](Backward& ctx) { ctx.set(0, ctx.grad() / ctx.input(0)); },
@@ -191,7 +192,7 @@ extern const OpDef tanh_grad{
 
 extern const OpDef gelu{
     .name = "gelu",
-    .doc = "x times the normal distribution's integral up to x",
+    .doc = "x times the standard normal distribution's CDF at x",
     .precision = {.reason = "follows x on the right and vanishes on the left, with a slope of at "
                             "most 1.13; computed in f32 and rounded once"},
     .saves = {.inputs = 0b1},

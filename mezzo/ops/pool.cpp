@@ -12,12 +12,12 @@ namespace {
 Shape pooled_shape(const Shape& x, const Pool2dAttrs& attrs, const char* op) {
   const Sides& padding = attrs.padding;
   check_arg(x[2] >= 1 && x[3] >= 1, op, "x has no pixels: ", x,
-            ". Use larger images, or pool less before");
+            ". Use larger images, or pool less before this");
   const Size2d out = attrs.window().output_size({x[2], x[3]}, op);
   check_arg(std::max(padding.top, padding.bottom) < attrs.kernel.h &&
                 std::max(padding.left, padding.right) < attrs.kernel.w,
             op, "the padding ", padding, " must be smaller than the kernel ", attrs.kernel,
-            ", or windows would lie in it alone. Use less padding, or a larger kernel");
+            ", or some windows would cover only padding. Use less padding, or a larger kernel");
   return {x[0], x[1], out.h, out.w};
 }
 
@@ -146,7 +146,9 @@ extern const OpDef max_pool2d{
 
 extern const OpDef max_pool2d_grad{
     .name = "max_pool2d_grad",
-    .doc = "the gradient of max_pool2d by x: every pixel's sum over the windows that chose it",
+    .doc =
+        "the gradient of max_pool2d with respect to x: every pixel's sum over the windows that "
+        "chose it",
     .precision = {.reason = kBackwardReason},
     .saves = {.inputs = 0b10},
     .infer = infer_pool_grad,
@@ -195,7 +197,7 @@ extern const OpDef avg_pool2d{
 
 extern const OpDef avg_pool2d_grad{
     .name = "avg_pool2d_grad",
-    .doc = "the gradient of avg_pool2d by x: every window's share, summed per pixel",
+    .doc = "the gradient of avg_pool2d with respect to x: every window's share, summed per pixel",
     .precision = {.reason = kBackwardReason},
     .infer = infer_pool_grad,
     .backward =

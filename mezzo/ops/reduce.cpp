@@ -33,7 +33,7 @@ ReduceAttrs make_attrs(const char* op, const Tensor& x, const Shape& axes, bool 
   std::array<bool, kMaxRank> named{};
   for (const std::int64_t axis : axes) {
     const std::size_t i = normalize_axis(axis, x.rank(), op);
-    check_arg(!named[i], op, "an axis is named twice: ", axes, ". Name it once");
+    check_arg(!named[i], op, "an axis is given twice: ", axes, ". Give it once");
     named[i] = true;
   }
   for (std::size_t i = 0; i < x.rank(); ++i) {
@@ -112,9 +112,9 @@ extern const OpDef sum{
 extern const OpDef mean{
     .name = "mean",
     .doc = "the mean over some axes",
-    .precision = {.lower = PrecisionClass::kFloat32,
-                  .reason = "a mean is what losses and statistics are made of: 16 bits of it would "
-                            "hide small changes"},
+    .precision =
+        {.lower = PrecisionClass::kFloat32,
+         .reason = "losses and statistics are means, and 16 bits would hide small changes of them"},
     .infer =
         [](Infer& infer) {
           infer.check_floating(0, "x");

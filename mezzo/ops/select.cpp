@@ -90,7 +90,7 @@ extern const OpDef where{
 
 extern const OpDef masked_fill{
     .name = "masked_fill",
-    .doc = "x with one number wherever the mask is true, or false, with broadcasting",
+    .doc = "x with a scalar wherever the mask is true, or false, with broadcasting",
     .precision = {.cast_mask = 0b01,
                   .reason =
                       "chooses between values, rounds nothing but the number, which stays finite"},

@@ -68,8 +68,8 @@ Tensor view_permute(const Tensor& x, const Attrs& attrs) {
   Strides strides;
   for (std::size_t i = 0; i < x.rank(); ++i) {
     const bool is_named = std::ranges::count(axes, static_cast<std::int64_t>(i)) == 1;
-    check_arg(is_named && axes.rank() == x.rank(), "permute", axes, " is no order of ", x.rank(),
-              " axes. Name each of them once");
+    check_arg(is_named && axes.rank() == x.rank(), "permute", axes, " is not a permutation of ",
+              x.rank(), " axes. Give each of them once");
   }
   for (const std::int64_t axis : axes) {
     shape.push_back(x.shape()[static_cast<std::size_t>(axis)]);
@@ -151,7 +151,7 @@ void check_countable(const char* op, const Tensor& x, const Shape& shape) {
 Tensor expand(const Tensor& x, const Shape& shape) {
   if (x.shape() == shape) return x;
   check_arg(std::ranges::all_of(shape, [](std::int64_t size) { return size >= 0; }), "expand",
-            "a size is negative: ", shape, ". Name every size");
+            "a size is negative: ", shape, ". Give every size");
   check_arg(shape.rank() >= x.rank() && broadcast(x.shape(), shape, "expand") == shape, "expand",
             "the shape ", x.shape(), " cannot be broadcast to ", shape,
             ". Only axes of size 1 can grow");
@@ -189,7 +189,7 @@ Tensor flatten(const Tensor& x, std::int64_t start, std::int64_t end) {
   const std::size_t first = normalize_axis(start, x.rank(), "flatten");
   const std::size_t last = normalize_axis(end, x.rank(), "flatten");
   check_arg(first <= last, "flatten", "axes are in the wrong order: ", start, " and ", end,
-            ". Name the first one first");
+            ". Give the smaller one first");
   Shape shape;
   for (std::size_t i = 0; i < x.rank(); ++i) {
     if (i > first && i <= last) {
@@ -203,12 +203,12 @@ Tensor flatten(const Tensor& x, std::int64_t start, std::int64_t end) {
 
 Tensor permute(const Tensor& x, const Shape& axes) {
   check_arg(axes.rank() == x.rank(), "permute", axes.rank(), " axes for a tensor of rank ",
-            x.rank(), ". Name each of them once");
+            x.rank(), ". Give each of them once");
   Shape normal = axes;
   std::array<bool, kMaxRank> seen{};
   for (std::size_t i = 0; i < axes.rank(); ++i) {
     const std::size_t axis = normalize_axis(axes[i], x.rank(), "permute");
-    check_arg(!seen[axis], "permute", "an axis is named twice: ", axes, ". Name each of them once");
+    check_arg(!seen[axis], "permute", "an axis is given twice: ", axes, ". Give each of them once");
     seen[axis] = true;
     normal[i] = static_cast<std::int64_t>(axis);
   }

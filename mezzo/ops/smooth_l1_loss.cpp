@@ -51,8 +51,8 @@ extern const OpDef smooth_l1_loss{
         "slope * d^2 / (2 beta) where d < beta, slope * (d - beta / 2) elsewhere, of the distance "
         "d between prediction and target, element by element",
     .precision = {.lower = PrecisionClass::kFloat32,
-                  .reason = "targets rounded to 16 bits are other targets, and predictions near "
-                            "them lose their distance"},
+                  .reason = "rounding targets to 16 bits changes them, and predictions near them "
+                            "lose their distance"},
     .saves = {.inputs = 0b11},
     .promote = 0b11,
     .infer = infer_smooth_l1,

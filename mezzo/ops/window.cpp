@@ -59,7 +59,7 @@ void Window2d::check_numbers(std::string_view op) const {
             "the padding is negative: ", padding, ". Use slice() to cut");
   check_arg(std::max({kernel.h, kernel.w, stride.h, stride.w, dilation.h, dilation.w, padding.top,
                       padding.bottom, padding.left, padding.right}) <= kMostPixels,
-            op, "a number of the window is larger than ", kMostPixels, ": kernel ", kernel,
+            op, "a size of the window is larger than ", kMostPixels, ": kernel ", kernel,
             ", stride ", stride, ", dilation ", dilation, ", padding ", padding,
             ". Choose smaller ones");
 }

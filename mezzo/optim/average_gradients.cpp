@@ -74,7 +74,7 @@ void average_now(std::span<const Tensor> params, distributed::ProcessGroup& grou
     const Tensor& grad = param.grad();
     if (!grad.defined()) continue;
     check_arg(grad.device().is_cpu(), kOp, "a gradient is on ", grad.device(),
-              ". Processes share work on CPUs only: train there, or with one process");
+              ". Several processes can train only on CPUs: train there, or with one process");
     if (is_lower(grad.dtype())) param.set_grad(cast(grad, DType::kF32));
   }
   const std::vector<Tensor> grads = own_gradients_of(params);

@@ -35,7 +35,7 @@ void check_distinct(const char* name, std::span<const Tensor> params) {
   if (twice == sorted.end()) return;
   const auto found = std::ranges::find(params, *twice, &Tensor::impl);
   fail(name, "parameter ", found - params.begin(), " (", *found,
-       ") was given twice. Hand over each once");
+       ") was given twice. Pass each once");
 }
 
 double clip_norm_now(std::span<const Tensor> params, double max_norm) {

@@ -14,7 +14,7 @@ bool is_rate(double value) {
 }
 
 LearningRate::LearningRate(std::vector<double> rates) : rates_(std::move(rates)) {
-  check_arg(!rates_.empty(), "lr", "an array of learning rates has at least one. Give a number");
+  check_arg(!rates_.empty(), "lr", "an array of learning rates needs at least one. Give a number");
 }
 
 double LearningRate::at(std::int64_t update) const {

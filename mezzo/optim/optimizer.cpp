@@ -44,16 +44,16 @@ void Optimizer::check_new(const std::vector<Tensor>& group, std::size_t i) const
   for (std::size_t k = 0; k < number; ++k) {
     const Tensor& other = k < params_.size() ? params_[k] : group[k - params_.size()];
     check_arg(other.impl() != param.impl(), name_, "parameter ", number, " (", param,
-              ") was given twice. Hand over each once");
+              ") was given twice. Pass each once");
     check_arg(!have_same_elements(*other.impl(), *param.impl()) && !may_overlap(other, param),
               name_, "parameter ", number, " (", param, ") shares memory with parameter ", k, " (",
-              other, "), which a step would update twice. Hand over one of them");
+              other, "), which a step would update twice. Pass one of them");
   }
 }
 
 void Optimizer::check_captured(std::size_t params) const {
   check_arg(params == params_.size(), name_, "has ", params_.size(), " parameters, and had ",
-            params, " when this step was captured. Capture it anew behind add_group()");
+            params, " when this step was captured. Capture the step again after add_group()");
 }
 
 bool Optimizer::can_take(std::size_t i, const Tensor& grad) const {
@@ -227,7 +227,7 @@ void Optimizer::set_lr(const LearningRate& lr) {
 
 void Optimizer::set_lr(const LearningRate& lr, std::size_t group) {
   check_arg(capture_hook() == nullptr, name_,
-            "set_lr() within a captured step would be done at the capture, and in no run. Call it "
+            "set_lr() within a captured step would take effect at capture, and in no run. Call it "
             "between runs, or set an array of learning rates");
   check_group(group);
   check_lr(lr);

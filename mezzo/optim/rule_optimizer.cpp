@@ -22,7 +22,8 @@ std::size_t RuleOptimizer::slot_named(const char* slot_name) const {
   const auto end = slot_names_.begin() + static_cast<std::ptrdiff_t>(slot_count_);
   const auto found = std::find_if(slot_names_.begin(), end, is_it);
   check_arg(found != end, name(), "its rule has the slot `", slot_name,
-            "`, which the rule that it was made with has not. Make it with the rule of most slots");
+            "`, which the rule that it was created with does not have. Create it with the rule "
+            "that has the most slots");
   return static_cast<std::size_t>(found - slot_names_.begin());
 }
 

@@ -15,8 +15,7 @@ namespace {
 using amp::GradientHistogram;
 
 constexpr const char* kNothing =
-    "<p class=\"empty\">No gradients to draw: none was counted that is finite and not "
-    "zero.</p>\n";
+    "<p class=\"empty\">No gradients to draw: none that was counted is finite and not zero.</p>\n";
 
 // The effect of f16 on the gradients of a binade; each fate has a class that paints it.
 enum class Fate : unsigned char { kLost, kSubnormal, kKept, kInfinite };

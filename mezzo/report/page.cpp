@@ -174,7 +174,7 @@ std::string batch_section(const RunData& run) {
 // The skipped steps, one row each; only the first ones if there are very many.
 std::string skipped_table(const RunData& run) {
   constexpr std::size_t kMostRows = 50;
-  Table content{.header = {"step", "loss scale", "loss", "first that was not finite"}};
+  Table content{.header = {"step", "loss scale", "loss", "first value that was not finite"}};
   std::size_t skipped = 0;
   for (const StepRecord& step : run.steps) {
     if (!step.skipped || ++skipped > kMostRows) continue;
@@ -238,11 +238,10 @@ std::string gradient_section(const RunData& run, const std::string& title,
   const ExponentChart map{.label = title + " by binary exponent, one row per " + row,
                           .shift = bars.shift};
   std::string html = element("h2", title);
-  html +=
-      note(concat("The true gradients, without the loss scale, by powers of two, counted in ",
-                  counted_text(run),
-                  ". Zeros are left out. Colours say what f16 does to them without scaling; the "
-                  "strips on top show what each type can hold."));
+  html += note(concat("Gradients without the loss scale, by powers of two, counted in ",
+                      counted_text(run),
+                      ". Zeros are left out. Colours show what f16 does to them without scaling; "
+                      "the strips on top show the range of each type."));
   html += kFateKeys;
   html += element("h3", "All together") + figure(bars_to_svg(amp::sum_of(histograms, "all"), bars));
   html += element("h3", concat("By ", row)) + figure(heat_map_to_svg(histograms, map));
@@ -259,9 +258,9 @@ std::string plan_section(const RunData& run) {
 // The page of a part of a run says so first, since its curves begin in the middle.
 std::string resume_note(const RunData& run) {
   if (run.resumed_after == 0) return {};
-  return note(concat("This run went on from a checkpoint. The page begins with step ",
+  return note(concat("This run was resumed from a checkpoint. The page begins with step ",
                      run.resumed_after + 1, ": the ", count_of(run.resumed_after, "step"),
-                     " before are in the report and the events of the run that did them."));
+                     " before it are in the report and the events of the run that made them."));
 }
 
 std::string run_sections(const RunData& run) {

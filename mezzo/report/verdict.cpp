@@ -40,7 +40,7 @@ std::optional<std::string> divergence(const RunData& run) {
       run.steps, [](const StepRecord& step) { return std::isfinite(step.loss); });
   if (bad == run.steps.end()) return std::nullopt;
   return concat("The loss was first not finite in step ", bad->step, " (", format_number(bad->loss),
-                "): from there on the curves mean little.");
+                "): from there on, the curves mean little.");
 }
 
 std::string skipped_steps(const RunData& run) {
@@ -60,7 +60,7 @@ std::string zeros(const GradientHistogram& sum, const std::string& of_what) {
   const auto part =
       static_cast<double>(sum.counts.zeros()) / static_cast<double>(sum.counts.total());
   return concat("Exactly zero: ", format_part(part), " of the ", of_what,
-                "; what follows is about ", "the others.");
+                "; the following is about ", "the others.");
 }
 
 std::string f16_loss(const GradientHistogram& sum, const std::string& of_what, double scale) {
@@ -104,10 +104,10 @@ std::string need_text(const RunData& run, Need need) {
   }
   if (!run.is_scaled) {
     switch (need) {
-      case Need::kNone: return "Loss scaling was not missed";
-      case Need::kLittle: return "Loss scaling was hardly missed";
+      case Need::kNone: return "No loss scaling was needed";
+      case Need::kLittle: return "Loss scaling would hardly have helped";
       case Need::kHelps: return "Loss scaling would have helped";
-      case Need::kNeeded: return "Loss scaling was missing";
+      case Need::kNeeded: return "Loss scaling would have been needed";
     }
   }
   switch (need) {
@@ -179,8 +179,9 @@ void add_scaling_sentences(const RunData& run, std::span<const GradientHistogram
   }
   if (const auto affected = most_affected(run)) sentences.push_back(*affected);
   if (const auto best = best_scale(run); best && run.is_scaled) {
-    sentences.push_back(concat("The largest scale that would have left room for gradients four ",
-                               "times as large is ", format_scale(*best), "."));
+    sentences.push_back(
+        concat("The largest scale that would have left headroom for gradients four ",
+               "times as large is ", format_scale(*best), "."));
   }
 }
 
@@ -209,8 +210,8 @@ void add_gradient_sentences(const RunData& run, std::vector<std::string>& senten
   sentences.push_back(bf16_sentence(all));
   if (run.dtype == DType::kF16) {
     sentences.push_back(
-        "The gradients were counted in a run in f16: what it lost itself was counted as zero. A "
-        "run in f32 or bf16 shows everything.");
+        "The gradients were counted in an f16 run: those that it lost were counted as zero. A run "
+        "in f32 or bf16 shows all of them.");
   }
 }
 

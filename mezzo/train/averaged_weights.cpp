@@ -95,7 +95,7 @@ std::unordered_map<const TensorImpl*, Tensor> AveragedWeights::by_weight(
   for (const NamedTensor& named : state) {
     const auto own = weights.find(named.name);
     check_arg(own != weights.end(), kAverage, "the network has no `", named.name,
-              "` of the state. Use that of the same network");
+              "` of the state. Use the state of the same network");
     result[own->second] = named.tensor;
   }
   return result;
@@ -111,7 +111,7 @@ void AveragedWeights::load(std::span<const NamedTensor> state, std::int64_t upda
     check_arg(own != found.end() && own->second.shape() == like.shape(), kAverage, "of `",
               entry.name, "`, ", like, ", the state has ",
               own != found.end() ? concat(own->second) : "nothing",
-              ". Use that of the same network");
+              ". Use the state of the same network");
     averages.push_back(empty(like.shape(), like.dtype(), like.format(), like.device()));
     copy_elements(own->second, averages.back());
   }

@@ -30,7 +30,7 @@ void check_beta(double beta) {
 void check_eps(double eps) {
   check_rate("--eps", eps);
   check_arg(static_cast<float>(eps) > 0, "--eps", "is 0 in f32, where updates are computed: ", eps,
-            ". Use 1e-8, or any number from 1e-38 on");
+            ". Use 1e-8, or any number of at least 1e-38");
 }
 
 void check_optimizer(const OptimizerOptions& options, std::int64_t batch_size) {
@@ -46,7 +46,7 @@ void check_optimizer(const OptimizerOptions& options, std::int64_t batch_size) {
   check_arg(options.accumulate >= 1, "--accumulate", "must be at least 1: ", options.accumulate);
   check_arg(options.accumulate <= batch_size, "--accumulate", "a batch of ", batch_size,
             " images has no ", options.accumulate,
-            " parts. Use at most as many as --batch-size says");
+            " parts. Use at most as many as the batch has images");
   if (options.clip.has_value()) check_rate("--clip", *options.clip);
   for (const RateOf& rate : options.lr_of) check_rate("--lr-of", rate.lr);
 }
@@ -74,7 +74,7 @@ void check_watch(const WatchOptions& watch) {
   check_arg(patience >= 1, "--early-stop", "must be at least 1: ", patience);
   const std::string metric = metric_name(watch.monitor);
   check_arg(metric == "loss" || metric == "accuracy", "--monitor", "`", watch.monitor,
-            "` is neither loss nor accuracy. Say one of them");
+            "` is neither loss nor accuracy. Use one of them");
 }
 
 void check_loss(const LossOptions& options) {
@@ -84,16 +84,16 @@ void check_loss(const LossOptions& options) {
   const bool counts_some =
       std::ranges::any_of(options.class_weights, [](double weight) { return weight > 0; });
   check_arg(options.class_weights.empty() || counts_some, "--class-weights",
-            "are all 0: no image would count. Make one positive, at least");
+            "are all 0: no image would count. Make at least one positive");
 }
 
 void check_beginning(const RunOptions& options) {
   const FineTuning& tuning = options.fine_tuning;
   check_arg(!options.zero_init_residual || tuning.weights.empty(), "--zero-init-residual",
-            "says how weights begin, and --weights brings others. Leave one of the two out");
+            "sets initial weights, which --weights would replace. Leave one of the two out");
   check_arg(!tuning.new_head || !tuning.weights.empty(), "--head",
-            "new is what a network has in any case that begins without --weights. Name a file, or "
-            "leave it out");
+            "new needs --weights: without it every layer starts from random values. Give "
+            "--weights, or leave it out");
 }
 
 void check_checkpoints(const CheckpointingOptions& options) {
@@ -128,8 +128,8 @@ void check_options(const RunOptions& options) {
     check_arg(
         options.precision.lower.empty() && options.precision.keep_batchnorm_fp32.value_or(true),
         "--lower",
-        "and --keep-batchnorm-fp32 false have no place at --amp O0, which is all f32. Use "
-        "O1, auto, O2 or O3");
+        "and --keep-batchnorm-fp32 false do nothing at --amp O0, which is all f32. Use O1, auto, "
+        "O2 or O3");
   }
   check_checkpoints(options.checkpoints);
   check_arg(options.histogram_every >= 0, "--histogram-every",

@@ -50,8 +50,8 @@ void check_kind(const optim::Optimizer& optimizer, const io::Checkpoint& checkpo
   const auto parameters = checkpoint.value<std::int64_t>(kOptimizerKind, "parameters");
   const auto own = static_cast<std::int64_t>(optimizer.params().size());
   check_arg(name == optimizer.name() && parameters == own, "resume", "the checkpoint is of ", name,
-            " with ", parameters, " parameters, here is ", optimizer.name(), " with ", own,
-            ". Make the same optimizer, or begin in another folder");
+            " with ", parameters, " parameters, this optimizer is ", optimizer.name(), " with ",
+            own, ". Make the same optimizer, or use another folder");
 }
 
 void restore_optimizer(optim::Optimizer& optimizer, const io::Checkpoint& checkpoint) {
@@ -72,14 +72,13 @@ void restore_scaler(amp::GradScaler& scaler, const io::Checkpoint& checkpoint) {
   if (!scaler.is_enabled()) {
     if (has_saved) {
       logging::write(logging::Topic::kWarning,
-                     "the checkpoint is of a run with loss scaling, and this one goes on without");
+                     "the checkpoint is of a run with loss scaling, but this run has none");
     }
     return;
   }
-  check_arg(
-      has_saved, "resume",
-      "the checkpoint is of a run without loss scaling, and this one scales. Go on without, or "
-      "begin in another folder");
+  check_arg(has_saved, "resume",
+            "the checkpoint is of a run without loss scaling, but this run has it. Turn it off, or "
+            "use another folder");
   amp::GradScaler::StateDict state;
   // In the scaler's own order, which also lists what must be there.
   for (const auto& [name, value] : scaler.state_dict()) {
@@ -125,10 +124,10 @@ void check_order(const TrainingState& state, const io::Checkpoint& checkpoint) {
   for (const auto& [name, now] : order_of(state)) {
     const auto earlier = earlier_values.find(name);
     const bool is_older = earlier != earlier_values.end() && !saved.contains(name);
-    const char* const advice =
-        name == kImages ? ". Their number must stay the same: replace the file of an image that "
-                          "cannot be read by a good one, or begin in another folder"
-                        : ". Make the same loader, or begin in another folder";
+    const char* const advice = name == kImages
+                                   ? ". Their number must stay the same: replace the file of an "
+                                     "unreadable image with a good one, or use another folder"
+                                   : ". Make the same loader, or use another folder";
     std::visit(
         [&]<class T>(const T& value) {
           const T before =
@@ -193,10 +192,9 @@ std::vector<NamedTensor> read_weights(const std::string& path) {
   }
   const bool has_some = !io::list_checkpoints(path).empty();
   if (!has_some && !fs::exists(fs::path(path) / io::kManifestName, ignored)) {
-    fail<FileError>(
-        "checkpoint", path,
-        ": holds no checkpoint. Name a safetensors file, a checkpoint, or a folder that "
-        "--checkpoint-dir wrote");
+    fail<FileError>("checkpoint", path,
+                    ": does not hold a checkpoint. Give a safetensors file, a checkpoint, or a "
+                    "folder that --checkpoint-dir wrote");
   }
   return evaluated_weights(has_some ? io::read_latest_checkpoint(path).checkpoint
                                     : io::read_checkpoint(path));

@@ -220,7 +220,7 @@ bool is_same(const std::string& name, const std::string& before, const std::stri
 void check_option(const io::Checkpoint& checkpoint, const std::string& name,
                   const std::string& value) {
   const std::string before = begun_with(checkpoint, name);
-  check_arg(is_same(name, before, value), "--resume", "the run was begun with ", name, " ",
+  check_arg(is_same(name, before, value), "--resume", "the run was started with ", name, " ",
             in_words(before), ", not ", in_words(value),
             ". Give the same options, or another --checkpoint-dir");
 }

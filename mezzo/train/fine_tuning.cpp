@@ -33,8 +33,8 @@ void check_frozen(nn::Module& net, const nn::LoadReport& report, const FineTunin
   for (const std::string& pattern : options.freeze) {
     for (const NamedTensor& entry : nn::parameters_matching(net, pattern, "freeze")) {
       check_arg(filled.contains(entry.tensor.impl()), "--freeze", "`", pattern, "` would keep ",
-                entry.name, " at the random values that it begins with: it takes none of ",
-                options.weights, ". Leave it out, or name weights that fit");
+                entry.name, " at its random initial values: it takes none of ", options.weights,
+                ". Leave it out, or give weights that fit");
     }
   }
 }
@@ -50,14 +50,13 @@ void load_weights(nn::Module& net, const FineTuning& options) {
   }
   const std::string head = nn::head_of(net);
   check_arg(!head.empty(), "--head",
-            "the network has no module of its own for its last layer. "
-            "Leave --head out");
+            "the network has no separate module for its last layer. Leave --head out");
   const nn::LoadReport report = load_all_but(head, net, state, options.weights);
   check_frozen(net, report, options);
   if (report.fits()) return;
-  logging::warn_once(concat("[--head] beside the new head `", head, "`, ", options.weights,
+  logging::warn_once(concat("[--head] besides the new head `", head, "`, ", options.weights,
                             " does not fit the network: ", report.text(),
-                            ". What the network lacks of it begins anew"));
+                            ". What is missing starts from initial values"));
 }
 
 void set_class_weights(LossOptions& loss, const data::Dataset& training_images) {
@@ -82,8 +81,8 @@ void check_class_weights(const LossOptions& loss, const data::Dataset& images, c
     if (static_cast<float>(weights[label]) > 0) return;
   }
   fail<ArgumentError>("--class-weights", "no ", split,
-                      " image would count: all are of classes with weight 0, and the loss would "
-                      "be 0 / 0. Make the weight of one of their classes positive");
+                      " image would count: all are of classes with weight 0, so the loss would be "
+                      "0 / 0. Make the weight of one of their classes positive");
 }
 
 Tensor class_weights_of(const LossOptions& loss, Device device) {

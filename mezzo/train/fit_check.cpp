@@ -109,7 +109,7 @@ void try_last_batch(Fit& fit, std::int64_t examples, const std::string& what) {
   } catch (const Error&) {
     if (takes_full_batch(fit)) {
       rethrow_with(concat(". This is ", what,
-                          ", tried before the first step. drop_remainder leaves that batch out"));
+                          ", checked before the first step. drop_remainder leaves that batch out"));
     }
   }
   fit.single_values.push_back({what, "Use drop_remainder, or another batch size", single->found()});
@@ -173,8 +173,7 @@ void check_norm(const nn::Module& norm, const SingleValues& single) {
   const std::string path = norm.path();
   check_arg(!norm.is_training(), kFitCheckOp, single.batch, ": the batch norm ", path,
             path.empty() ? "" : " ",
-            "would have one value per channel there, of which it can take no variance. ",
-            single.advice);
+            "would have one value per channel there, which has no variance. ", single.advice);
 }
 
 }  // namespace

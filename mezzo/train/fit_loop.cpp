@@ -17,7 +17,7 @@ namespace {
 void check_rates(const FitOptions& options) {
   for (std::size_t i = 0; i < options.lr.size(); ++i) {
     check_arg(optim::is_rate(options.lr[i]), "Model", "the learning rate of step ", i + 1, " is ",
-              options.lr[i], ". Rates must be 0 or more, and finite in f32");
+              options.lr[i], ". Learning rates must be 0 or more, and finite in f32");
   }
 }
 

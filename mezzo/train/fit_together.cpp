@@ -48,11 +48,11 @@ void check_together(const Fit& fit) {
                             "Give every process the same data set, options and folder of "
                             "checkpoints, and its shard");
   };
-  check("the step that training begins behind", fit.state.step);
+  check("the step after which training begins", fit.state.step);
   check("the step that training ends with", fit.state.total_steps);
   check_loaders(fit, check);
   distributed::check_same(processes, "Model", "the learning rate", fit.model.optimizer().lr(),
-                          "Give every process the same optimizer and rates");
+                          "Give every process the same optimizer and learning rates");
   check("the number of shards that are validated",
         fit.state.has_validation ? fit.options.validation->order().shard.count : 0);
   check_arg(order.drop_remainder || order.epoch_size() % order.step_size() == 0, "Model",
@@ -61,8 +61,8 @@ void check_together(const Fit& fit) {
   if (order.shard.count != processes.size()) {
     logging::warn_once(concat("[Model] ", processes.size(), " processes train on ",
                               order.shard.count,
-                              " shards: on the same examples, unless each has "
-                              "a data set of its own. Give the loader shard_of(processes)"));
+                              " shards: on the same examples, unless each has its own data set. "
+                              "Give the loader shard_of(processes)"));
   }
 }
 

@@ -27,7 +27,7 @@ Shape without_classes(Shape shape) {
 
 void check_counted(const std::string& name, double count) {
   check_arg(count != 0, "metrics", "nothing has been counted for ", name,
-            ". Evaluate examples whose labels are not all ignored, nor of classes that weigh 0");
+            ". Evaluate examples whose labels are not all ignored or of classes with weight 0");
 }
 
 // Exact, since a set has fewer than 2^53 examples.
@@ -39,8 +39,8 @@ std::int64_t sum_of(distributed::ProcessGroup& processes, std::int64_t count) {
 
 void Metric::add_up(distributed::ProcessGroup&) {
   fail<UnsupportedError>("metrics", "`", name(),
-                         "` does not say how what several processes gathered becomes one number. "
-                         "Override add_up(), or let every process evaluate all");
+                         "` does not say how to combine the results of several processes. Override "
+                         "add_up(), or let every process evaluate all examples");
 }
 
 TopK::TopK(std::int64_t k, std::optional<std::int64_t> ignore_index)
@@ -56,11 +56,12 @@ void TopK::update(const Tensor& output, const Tensor& labels, const amp::BatchLo
   check_arg(output.rank() >= 2 && labels.shape() == without_classes(output.shape()), "metrics",
             "logits are [n, c] and labels [n], or [n, c, ...] and [n, ...]: ", output, " and ",
             labels,
-            ". Give each row of logits one label, or name other metrics, as in "
+            ". Give each row of logits one label, or choose other metrics, as in "
             "ModelOptions{.metrics = {\"loss\"}}");
-  check_arg(!is_floating(labels.dtype()), "metrics",
-            "labels are the numbers of classes, whole ones, here they are ", labels,
-            ". Give them as i64, or name other metrics, as in ModelOptions{.metrics = {\"loss\"}}");
+  check_arg(
+      !is_floating(labels.dtype()), "metrics",
+      "labels are class numbers, which are integers, but these are ", labels,
+      ". Give them as i64, or choose other metrics, as in ModelOptions{.metrics = {\"loss\"}}");
   const Tensor logits = contiguous(class_rows(output.detach().to(kCpuDevice).astype(DType::kF32)));
   const std::int64_t classes = output.size(1);
   const auto* row = logits.data<float>();
@@ -68,8 +69,8 @@ void TopK::update(const Tensor& output, const Tensor& labels, const amp::BatchLo
     if (label != ignore_index_) {
       check_arg(label >= 0 && label < classes, "metrics", "the label ", label, " is none of the ",
                 classes,
-                " classes. Classes count from 0; one that does not count is the ignore_index of "
-                "nn::CrossEntropyLoss, or that of a TopK for add_metric()");
+                " classes. Classes count from 0; to ignore a label, set the ignore_index of "
+                "nn::CrossEntropyLoss, or of a TopK for add_metric()");
       right_ += is_among_top(row, classes, label, k_) ? 1 : 0;
       ++examples_;
     }
@@ -154,10 +155,9 @@ std::unique_ptr<Metric> find_metric(std::string_view name,
 std::unique_ptr<Metric> make_metric(std::string_view name,
                                     std::optional<std::int64_t> ignore_index) {
   auto metric = find_metric(name, ignore_index);
-  check_arg(
-      metric != nullptr, "metrics", "there is no metric `", name,
-      "`. There are accuracy (or acc), loss and top5 (or another number; also top_5_accuracy and "
-      "acc5)");
+  check_arg(metric != nullptr, "metrics", "there is no metric `", name,
+            "`. Known metrics are accuracy (or acc), loss and top5 (or another number; also "
+            "top_5_accuracy and acc5)");
   return metric;
 }
 

@@ -32,7 +32,8 @@ void Model::add_metric(std::unique_ptr<Metric> metric) {
   check_arg(metric != nullptr, "Model", "the metric is null. Make one");
   const bool taken = std::ranges::any_of(
       metrics_, [&](const auto& other) { return other->name() == metric->name(); });
-  check_arg(!taken, "Model", "there are two metrics called `", metric->name(), "`. Name each once");
+  check_arg(!taken, "Model", "there are two metrics called `", metric->name(),
+            "`. Use each name once");
   metrics_.push_back(std::move(metric));
 }
 
@@ -44,7 +45,7 @@ const Metric& Model::metric(const std::string& name) const {
   auto found = find(name);
   if (found == metrics_.end()) found = find(metric_name(name));
   check_arg(found != metrics_.end(), "Model", "has no metric `", name,
-            "`. Name it in ModelOptions, or call add_metric()");
+            "`. List it in ModelOptions, or call add_metric()");
   return **found;
 }
 

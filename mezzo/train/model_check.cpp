@@ -49,7 +49,7 @@ void check_counted(std::span<Metric* const> metrics) {
       if (!metric->has_counted()) metric->value();
     }
   } catch (const Error&) {
-    rethrow_with(". This is the whole validation, which is tried before the first step");
+    rethrow_with(". This is the whole validation, which is checked before the first step");
   }
 }
 
@@ -58,11 +58,11 @@ void check_counted(std::span<Metric* const> metrics) {
 void check_batch(const data::Batch& batch) {
   check_arg(batch.images.defined() && batch.labels.defined(), "Model", "a batch has no ",
             batch.images.defined() ? "labels" : "images",
-            ", and the loss needs both. Give the source two tensors, or write a loop of your own");
+            ", and the loss needs both. Give the source two tensors, or write your own loop");
   check_arg(batch.more.empty(), "Model", "a batch has ", batch.more.size(),
             batch.more.size() == 1 ? " tensor" : " tensors",
-            " besides images and labels, which fit() and eval() would not use. Leave them away, or "
-            "read them in a loop of your own");
+            " besides images and labels, which fit() and eval() would not use. Leave them out, or "
+            "read them in your own loop");
 }
 
 void Model::try_batches(data::BatchSource& loader, std::span<Metric* const> metrics) {
@@ -79,7 +79,7 @@ void Model::try_batches(data::BatchSource& loader, std::span<Metric* const> metr
       evaluate_batch(batch, metrics);
     } catch (const Error&) {
       rethrow_with(concat(". This is the ", which,
-                          " batch of the validation, which is tried before the first step"));
+                          " batch of the validation, which is checked before the first step"));
     }
   };
   if (steps > 0) try_step(0, "first");

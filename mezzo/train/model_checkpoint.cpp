@@ -24,7 +24,7 @@ bool writes(FitState& state) {
 }  // namespace
 
 ModelCheckpoint::ModelCheckpoint(CheckpointConfig config) : config_(std::move(config)) {
-  check_arg(!config_.folder.empty(), kOp, "has no folder. Name one");
+  check_arg(!config_.folder.empty(), kOp, "has no folder. Give one");
   check_arg(config_.every_steps >= 0 && config_.every_epochs >= 1 && config_.keep >= 0, kOp,
             "every_steps and keep must not be negative and every_epochs at least 1: ",
             config_.every_steps, ", ", config_.keep, " and ", config_.every_epochs);
@@ -93,7 +93,7 @@ void ModelCheckpoint::write_last(FitState& state) {
 void ModelCheckpoint::check_unused() const {
   for (const std::string& folder : {config_.folder, best_folder()}) {
     check_arg(io::list_checkpoints(series(folder)).empty(), kOp, series(folder),
-              " holds checkpoints of another run. Resume it, or name another folder");
+              " holds checkpoints of another run. Resume it, or choose another folder");
   }
 }
 

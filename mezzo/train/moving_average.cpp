@@ -31,8 +31,8 @@ void ExponentialMovingAverage::on_train_begin(FitState& state) {
   }
   if (!options_.evaluate) return;
   check_arg(state.evaluated_weights == nullptr, "ExponentialMovingAverage",
-            "two averages are to be evaluated, and a metric has one value. Set evaluate to false "
-            "in all others");
+            "two averages are to be evaluated, but a metric has only one value. Set evaluate to "
+            "false in all but one");
   state.evaluated_weights = [this] { return average_->state(); };
 }
 
@@ -49,7 +49,7 @@ void ExponentialMovingAverage::on_evaluation_end(FitState&) { in_use_.reset(); }
 
 std::vector<NamedTensor> ExponentialMovingAverage::state() const {
   check_arg(average_.has_value(), "ExponentialMovingAverage",
-            "nothing is averaged before the first training. Call fit() first");
+            "there is no average before the first training. Call fit() first");
   return average_->state();
 }
 

@@ -26,8 +26,8 @@ Groups groups_of(nn::Module& net, const std::vector<RateOf>& rates) {
   }
   for (std::size_t i = 0; i < rates.size(); ++i) {
     check_arg(!groups[i + 1].empty(), "--lr-of", "`", rates[i].pattern,
-              "` has nothing to train: its parameters are frozen, or named again by a later "
-              "pattern. Leave it out");
+              "` has nothing to train: its parameters are frozen, or matched by a later pattern, "
+              "too. Leave it out");
   }
   return groups;
 }

@@ -110,7 +110,7 @@ DataPair open_data(const std::string& spec, const data::OpenOptions& options) {
   const Shape train = data.train->image_shape();
   const Shape test = data.test->image_shape();
   check_arg(train == test, "data", spec, ": training images are ", train, ", test images ", test,
-            ". Bring them to one size by --image-size, or use files of one set");
+            ". Bring them to one size with --image-size, or use files of one set");
   return data;
 }
 
@@ -145,9 +145,9 @@ amp::Policy apply_precision(nn::Module& net, const RunOptions& options, const Sh
   if (policy.rules == nullptr) return policy;
   const Shape image{1, image_shape[0], image_shape[1], image_shape[2]};
   for (const std::string& op : amp::make_plan(net, image, policy).named_without_calls(policy)) {
-    logging::warn_once(concat("[amp] ", options.model, " does not call `", op,
-                              "`: what is said of it changes nothing. `mezzo plan` shows what it "
-                              "calls"));
+    logging::warn_once(
+        concat("[amp] ", options.model, " does not call `", op,
+               "`: its rule changes nothing. `mezzo plan` shows what the model calls"));
   }
   return policy;
 }

@@ -116,7 +116,7 @@ std::vector<double> Schedule::values() const {
   check();
   constexpr std::int64_t kMostValues = std::int64_t{1} << 32;
   check_arg(total_steps <= kMostValues, kScheduleOp, "an array of ", total_steps,
-            " rates is larger than ", kMostValues, ". Ask at() for single ones");
+            " rates is larger than ", kMostValues, ". Call at() for single rates");
   std::vector<double> rates;
   rates.reserve(static_cast<std::size_t>(total_steps));
   for (std::int64_t step = 0; step < total_steps; ++step) rates.push_back(rate(step));

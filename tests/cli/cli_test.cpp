@@ -68,7 +68,7 @@ TEST_F(Command, ALogWhoseReaderLeavesIsAFailureOnTheWay) {
   const Outcome outcome = run_line(line);
   EXPECT_EQ(outcome.status, 1);
   EXPECT_EQ(outcome.errors, concat("mezzo: [json] ", path("pipe"),
-                                   ": what read it is gone. Write to a file instead\n"));
+                                   ": its reader has closed it. Write to a file instead\n"));
 }
 
 TEST_F(Command, ARefusedRunLeavesTheLogOfAnotherOneAlone) {
@@ -107,7 +107,7 @@ TEST_F(Command, BenchSaysThatStepsWereSkipped) {
 TEST_F(Command, ALogThatCannotBeWrittenSaysWhy) {
   EXPECT_EQ(run("plan mlp --json " + path("")).errors,
             concat("mezzo: [json] ", path(""),
-                   ": cannot be written: Is a directory. It is a folder: name a file\n"));
+                   ": cannot be written: Is a directory. It is a folder: give a file\n"));
   EXPECT_THAT(run("plan mlp --json " + path("none/log")).errors,
               HasSubstr("cannot be written: No such file or directory. Check that the folder"));
 }
@@ -123,7 +123,7 @@ TEST_F(Command, AFileThatIsNoLogIsLeftAlone) {
           "plan mlp --json " + path("log"), "plan mlp --graph --json " + path("log")}) {
       const Outcome outcome = run(command);
       EXPECT_EQ(outcome.status, 2) << command;
-      EXPECT_THAT(outcome.errors, HasSubstr("exists and is no log of mezzo")) << command;
+      EXPECT_THAT(outcome.errors, HasSubstr("exists and is not a log of mezzo")) << command;
       EXPECT_EQ(read_text("log"), text) << command;
     }
   }
@@ -138,7 +138,7 @@ TEST_F(Command, AFileThatIsNoLogIsLeftAlone) {
 // O0 is the reference of the comparison.
 TEST_F(Command, OptionsThatLowerAreNotForO0) {
   EXPECT_THAT(run("train --amp O0 --lower fc1").errors,
-              HasSubstr("[--lower] and --keep-batchnorm-fp32 false have no place at --amp O0"));
+              HasSubstr("[--lower] and --keep-batchnorm-fp32 false do nothing at --amp O0"));
   EXPECT_EQ(run("bench --amp O0 --keep-batchnorm-fp32 false").status, 2);
   const std::string options = " --model mlp --batch-size 500 --quiet --steps 1 --json ";
   ASSERT_EQ(run("compare --levels O0,O1 --lower relu" + options + path("log")).status, 0);
@@ -240,8 +240,8 @@ TEST_F(Command, AStartNamesTheOptionsOfItsCommand) {
 
 TEST_F(Command, ANameOfAnOperationThatIsNotCalledDrawsOneLine) {
   const std::string warning =
-      "mezzo warning: [amp] lenet5 does not call `softmax`: what is said of it changes nothing. "
-      "`mezzo plan` shows what it calls\n";
+      "mezzo warning: [amp] lenet5 does not call `softmax`: its rule changes nothing. `mezzo plan` "
+      "shows what the model calls\n";
   for (const char* command : {"plan lenet5", "train --steps 1 --quiet", "bench --steps 1"}) {
     const Outcome outcome = run(std::string(command) + " --keep-f32 softmax,relu");
     EXPECT_EQ(outcome.status, 0) << command;
@@ -253,7 +253,8 @@ TEST_F(Command, AListIsSeparatedByCommasWhereWordsFollow) {
   const Outcome plan = run("plan --keep-f32 fc1,fc2 mlp");
   ASSERT_EQ(plan.status, 0) << plan.errors;
   EXPECT_THAT(plan.output, HasSubstr("its module is set to f32"));
-  EXPECT_THAT(run("plan --keep-f32 fc1 fc2 mlp").errors, HasSubstr("`mlp` belongs to no option"));
+  EXPECT_THAT(run("plan --keep-f32 fc1 fc2 mlp").errors,
+              HasSubstr("`mlp` does not belong to an option"));
 }
 
 TEST_F(Command, EventFilesHoldTheScalars) {

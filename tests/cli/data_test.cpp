@@ -65,7 +65,7 @@ TEST_F(DataCommand, SaysWhatASetHolds) {
                     HasSubstr("heights 12 to 17, median 14; widths 20; 3 channels; 6 PNG"),
                     HasSubstr("data::Normalization{.mean = {0."),
                     HasSubstr("data::Normalization{.mean = {0.4850F, 0.4560F, 0.4060F}"),
-                    HasSubstr("unreadable     2 of the examined:"),
+                    HasSubstr("unreadable     2 of the examined images:"),
                     HasSubstr("cat/0.png (image 0): neither a JPEG nor a PNG file")));
   const std::vector<Json> events = read_events("log");
   ASSERT_EQ(events.size(), 2U);
@@ -178,7 +178,7 @@ TEST_F(DataCommand, RefusesWhatItCannotDo) {
            Case{"data", "spec is required"},
            Case{"data mnits", "no such data set: `mnits`"},
            Case{"data images:/no/such/folder", "/no/such/folder"},
-           Case{"data digits --split val", "`val`. There are train, test and both"},
+           Case{"data digits --split val", "`val`. Known splits are train, test and both"},
            Case{"data digits --limit 0", "[--limit] must be at least 1: 0"},
            Case{"data digits --pictures 0 --out " + path("x"), "from 1 to 1024: 0"},
            Case{"data digits --pictures 5", "[--out] is missing"},
@@ -387,7 +387,7 @@ TEST_F(DataCommand, MixingChangesARunAndIsAskedOfOneThatGoesOn) {
   ASSERT_EQ(run(train + "--mixup 0.4" + folder).status, 0);
   const Outcome outcome = run("train --model mlp --steps 4 --resume" + folder);
   EXPECT_EQ(outcome.status, 2);
-  EXPECT_THAT(outcome.errors, HasSubstr("the run was begun with --mixup 0.4, not 0"));
+  EXPECT_THAT(outcome.errors, HasSubstr("the run was started with --mixup 0.4, not 0"));
   EXPECT_THAT(run("train --mixup -1").errors,
               HasSubstr("[--mixup] must be 0 or more, and finite in f32: -1"));
   EXPECT_THAT(run("train --cutmix inf").errors,

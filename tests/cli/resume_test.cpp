@@ -67,7 +67,7 @@ TEST_F(Command, ASignalEndsTheRunAfterItsStepAndKeepsIt) {
           path("run") + " --json " + path("log") + " 2>" + path("errors"),
       path("log"), "step");
   EXPECT_EQ(WEXITSTATUS(std::system(script.c_str())), 1);
-  EXPECT_THAT(read_text("errors"), HasSubstr("Go on with --resume"));
+  EXPECT_THAT(read_text("errors"), HasSubstr("Continue with --resume"));
   EXPECT_FALSE(newest_checkpoint(path("run")).empty());
 }
 
@@ -155,11 +155,11 @@ TEST_F(Command, WhereARunGoesOnIsProgress) {
       "train --model mlp --batch-size 500 --checkpoint-dir " + path("run") + " --steps ";
   ASSERT_EQ(run(options + "1").status, 0);
   const Outcome outcome = run(options + "2 --resume");
-  EXPECT_THAT(outcome.errors, HasSubstr("goes on from " + path("run")));
+  EXPECT_THAT(outcome.errors, HasSubstr("continues from " + path("run")));
   EXPECT_EQ(std::count(outcome.output.begin(), outcome.output.end(), '\n'), 1) << outcome.output;
   const Outcome done = run(options + "2 --resume --quiet");
-  EXPECT_THAT(done.errors, testing::Not(HasSubstr("goes on")));
-  EXPECT_THAT(done.output, HasSubstr("no step was left to do\n"));
+  EXPECT_THAT(done.errors, testing::Not(HasSubstr("continues")));
+  EXPECT_THAT(done.output, HasSubstr("no step was left\n"));
 }
 
 TEST_F(Command, ResumeTakesTheSameRunInOtherWords) {
@@ -181,7 +181,7 @@ TEST_F(Command, ResumeRefusesOtherOptionsAndMissingFolders) {
   ASSERT_EQ(run(options + "--checkpoint-dir " + path("run")).status, 0);
   const Outcome other = run(options + "--lr 0.5 --resume --checkpoint-dir " + path("run"));
   EXPECT_EQ(other.status, 2);
-  EXPECT_THAT(other.errors, HasSubstr("begun with --lr 0.01, not 0.5"));
+  EXPECT_THAT(other.errors, HasSubstr("started with --lr 0.01, not 0.5"));
   EXPECT_EQ(run(options + "--resume").status, 2);
   EXPECT_EQ(run(options + "--resume --checkpoint-dir " + path("new")).status, 0);
 }

@@ -64,7 +64,7 @@ TEST_F(Command, ARunThatDoesNotGetBetterEndsEarly) {
   // The run is already finished and is tested again; with more patience it continues.
   const Outcome over = run(options + " --resume --quiet");
   EXPECT_EQ(over.status, 0) << over.errors;
-  EXPECT_THAT(over.output, HasSubstr("no step was left to do"));
+  EXPECT_THAT(over.output, HasSubstr("no step was left"));
   EXPECT_THAT(over.output, HasSubstr("stopped early after epoch 3"));
   const Outcome more = run(options.substr(0, options.find(" --early-stop")) +
                            " --early-stop 4 --resume --quiet --checkpoint-dir " + path("run"));
@@ -104,7 +104,7 @@ TEST_F(Command, APlateauLowersTheRateAndGoesOnSo) {
     changed.replace(from, changed.find(' ', from + name.size() + 1) - from, other);
     const Outcome refused = run(changed + " --epochs 9 --resume");
     EXPECT_EQ(refused.status, 2) << changed;
-    EXPECT_THAT(refused.errors, HasSubstr("the run was begun with " + name));
+    EXPECT_THAT(refused.errors, HasSubstr("the run was started with " + name));
   }
 }
 

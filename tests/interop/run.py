@@ -44,7 +44,7 @@ def run_script(script, environment):
 
 def main():
     parser = argparse.ArgumentParser()
-    parser.add_argument("--optional", action="store_true", help="skipped checks are no failure")
+    parser.add_argument("--optional", action="store_true", help="do not count skipped checks as failures")
     parser.add_argument("command")
     parser.add_argument("interop_files")
     options = parser.parse_args()

@@ -26,8 +26,8 @@ bool user_says_follow(const amp::Policy& policy, const OpDef& op) {
 // The mark of a node that autocast leaves in the dtype of its inputs.
 Mark undecided(const Node& node) {
   const amp::Policy& policy = *node.policy;
-  Mark mark{Colour::kNone, policy.lower, "takes what comes"};
-  if (user_says_follow(policy, *node.op)) mark.reason = "a rule of the user says follow";
+  Mark mark{Colour::kNone, policy.lower, "follows its inputs"};
+  if (user_says_follow(policy, *node.op)) mark.reason = "a user's rule says follow";
   if (policy.level != amp::Level::kAuto || user_says_follow(policy, *node.op)) return mark;
   const PrecisionClass own = node.op->precision.of(policy.lower);
   const bool indifferent = node.op->view != nullptr || own == PrecisionClass::kFollow;
@@ -38,7 +38,7 @@ Mark undecided(const Node& node) {
 std::string reason_of(const amp::Policy& policy, const OpDef& op, amp::CastAction action) {
   if (policy.lower == DType::kF32) return "its module is set to f32";
   if (policy.rules != nullptr && policy.rules->action_of(op) == action) {
-    return "a rule of the user says so";
+    return "a user's rule says so";
   }
   const PrecisionClass own = op.precision.of(policy.lower);
   if (action == amp::CastAction::kToLower && own == PrecisionClass::kLower) {

@@ -94,34 +94,32 @@ std::size_t update_in_backward(Program& program);
 
 inline constexpr Pass kPaintPrecision{
     "paint_precision", "decides the precision of every call in a region", paint_precision};
-inline constexpr Pass kFoldCasts{"fold_casts", "takes out casts that change no value", fold_casts};
-inline constexpr Pass kCommonSubexpressions{"common_subexpressions",
-                                            "computes once what is computed more than once",
-                                            common_subexpressions};
-inline constexpr Pass kFuseNorm{"fuse_norm", "joins a normalisation, a sum and a ReLU", fuse_norm};
-inline constexpr Pass kFuseCasts{"fuse_casts", "casts inside of calls instead of around them",
+inline constexpr Pass kFoldCasts{"fold_casts", "removes casts that change no value", fold_casts};
+inline constexpr Pass kCommonSubexpressions{
+    "common_subexpressions", "computes repeated calls only once", common_subexpressions};
+inline constexpr Pass kFuseNorm{"fuse_norm", "fuses a normalisation, a sum and a ReLU", fuse_norm};
+inline constexpr Pass kFuseCasts{"fuse_casts", "casts within calls instead of around them",
                                  fuse_casts};
 inline constexpr Pass kJoinGradients{
     "join_gradients", "adds two gradients where a normalisation reads them", join_gradients};
-inline constexpr Pass kFuseBias{"fuse_bias", "joins a product and its bias", fuse_bias};
+inline constexpr Pass kFuseBias{"fuse_bias", "fuses a product and its bias", fuse_bias};
 inline constexpr Pass kPoolBeforeRelu{
-    "pool_before_relu", "pools before the ReLU instead of behind it", pool_before_relu};
-inline constexpr Pass kFuseActivation{"fuse_activation", "joins a product and its activation",
+    "pool_before_relu", "pools before the ReLU instead of after it", pool_before_relu};
+inline constexpr Pass kFuseActivation{"fuse_activation", "fuses a product and its activation",
                                       fuse_activation};
-inline constexpr Pass kFuseCrossEntropy{"fuse_cross_entropy", "makes cross entropy of its parts",
+inline constexpr Pass kFuseCrossEntropy{"fuse_cross_entropy", "fuses the parts of a cross entropy",
                                         fuse_cross_entropy};
 inline constexpr Pass kRecomputeNorms{
-    "recompute_norms", "computes normalisations again instead of keeping them", recompute_norms};
+    "recompute_norms", "recomputes normalisations instead of keeping them", recompute_norms};
 inline constexpr Pass kRecomputeCasts{"recompute_casts",
-                                      "widens 16-bit numbers again instead of keeping them in f32",
+                                      "widens 16-bit values again instead of keeping them in f32",
                                       recompute_casts};
-inline constexpr Pass kRecomputeConvs{"recompute_convs",
-                                      "computes cheap convolutions again instead of keeping them",
-                                      recompute_convs};
+inline constexpr Pass kRecomputeConvs{
+    "recompute_convs", "recomputes cheap convolutions instead of keeping them", recompute_convs};
 inline constexpr Pass kEarlyUpdates{"update_in_backward",
                                     "updates parameters as soon as their gradients are complete",
                                     update_in_backward};
-inline constexpr Pass kDeadCode{"dead_code", "takes out what nobody reads", dead_code};
+inline constexpr Pass kDeadCode{"dead_code", "removes results that nobody reads", dead_code};
 
 // The fusions, in order: passes that join several calls, or make them smaller. Casts are fused
 // before gradients are joined, because the sum of two 16-bit gradients is rounded and that of their

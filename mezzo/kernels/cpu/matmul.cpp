@@ -257,7 +257,7 @@ Support supports(const KernelArgs& args) {
   if (!dtypes) return dtypes;
   const Call call = kAsCall(args);
   if (ends_program(call.problem)) {
-    return Support::no("oneDNN cannot be trusted with bf16 sums of so many terms with AMX");
+    return Support::no("oneDNN's bf16 sums of this many terms are unreliable with AMX");
   }
   return *find(call) ? Support::yes()
                      : Support::no("oneDNN has no such matrix product for this CPU");

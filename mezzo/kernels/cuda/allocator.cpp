@@ -129,7 +129,7 @@ void* CudaAllocator::allocate(std::size_t bytes, cudaStream_t stream, WhenFull w
       block = memory_.take(size_class);
     }
     if (block == nullptr) {
-      fail<DeviceError>("cuda", "out of memory on ", device_, ": ", bytes, " bytes asked for, ",
+      fail<DeviceError>("cuda", "out of memory on ", device_, ": ", bytes, " bytes requested, ",
                         stats_.live_bytes, " in use, at most ", stats_.peak_bytes,
                         " so far; the largest blocks in use: ", largest_blocks(),
                         ". Use a smaller batch or image size, 16 bits, or recompute()");

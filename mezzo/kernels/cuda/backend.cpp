@@ -18,7 +18,7 @@
 namespace mezzo::kernels::cuda {
 namespace {
 
-constexpr const char* kReadsHost = "it reads memory of the host";
+constexpr const char* kReadsHost = "it reads host memory";
 
 class CudaBackend final : public DeviceBackend {
  public:
@@ -81,7 +81,7 @@ class CudaBackend final : public DeviceBackend {
   }
 
   void copy_to_host(void* to, const void* from, std::size_t bytes, Device device) override {
-    refuse_while_recording("it looks at numbers");
+    refuse_while_recording("it reads values on the host");
     const OnDevice on(device);
     cudaStream_t stream = context_of(device).stream();
     MEZZO_CUDA_CHECK(cudaMemcpyAsync(to, from, bytes, cudaMemcpyDeviceToHost, stream));
@@ -110,7 +110,7 @@ class CudaBackend final : public DeviceBackend {
   }
 
   void synchronize(Device device) override {
-    refuse_while_recording("it waits for the card");
+    refuse_while_recording("it waits for the GPU");
     const OnDevice on(device);
     MEZZO_CUDA_CHECK(cudaStreamSynchronize(context_of(device).stream()));
     throw_reported(device);

@@ -241,7 +241,7 @@ void run_cudnn(const KernelArgs& args) {
                          !is_kernel_disabled("cuda_cudnn_wide");
   if (may_widen && run_by_cudnn<kPass>(launch, args, Operands::kWide)) return;
   logging::write(logging::Topic::kDispatch, text_of(problem_of<kPass>(args, kOperands)),
-                 ": no engine of cuDNN can, computed by cuda_direct");
+                 ": no cuDNN engine can run it, computed by cuda_direct");
   run_direct_kernel<kPass>(args);
 }
 
@@ -252,7 +252,7 @@ bool is_empty(const KernelArgs& args) {
 template <ConvPass kPass, Operands kOperands>
 Support supports(const KernelArgs& args) {
   if (const Support floats = float_dtypes_only(args); !floats) return floats;
-  if (is_empty(args)) return Support::no("there are no images");
+  if (is_empty(args)) return Support::no("an input has no elements");
   if (kOperands == Operands::kWide && args.input(0).dtype() == DType::kF32) {
     return Support::no("the operands are f32");
   }
@@ -264,7 +264,7 @@ Support supports(const KernelArgs& args) {
 
 template <ConvPass kPass>
 Support supports_few_channels(const KernelArgs& args) {
-  if (is_empty(args)) return Support::no("there are no images");
+  if (is_empty(args)) return Support::no("an input has no elements");
   const ConvProblem p = problem_of<kPass>(args, Operands::kPlain);
   if (args.input(1).dtype() != p.dtype ||
       (kPass == ConvPass::kForward && args.output().dtype() != p.dtype)) {
@@ -321,7 +321,7 @@ Product product_of_pixels(const KernelArgs& args) {
 
 Support supports_product(const KernelArgs& args) {
   if (const Support floats = float_dtypes_only(args); !floats) return floats;
-  if (is_empty(args)) return Support::no("there are no images");
+  if (is_empty(args)) return Support::no("an input has no elements");
   const auto& attrs = args.attrs<Conv2dGradAttrs>();
   if (!attrs.conv.is_pointwise(attrs.size) || attrs.conv.stride != Size2d(1)) {
     return Support::no("only for plain 1x1 kernels");

@@ -145,7 +145,7 @@ Outcome attempt(Context& context, const ConvProblem& problem, const Plan& plan,
                 const ConvPointers& pointers, const Use& use) {
   const auto log = [&](const DeviceError& error) {
     logging::write(logging::Topic::kDispatch, text_of(problem),
-                   ": an engine of cuDNN is passed over: ", error.what());
+                   ": a cuDNN engine is skipped: ", error.what());
   };
   std::optional<ReadyPlan> ready;
   try {
@@ -184,7 +184,7 @@ class ConvPlans {
   bool has_any(Context& context) {
     if (chosen_ || !made_.empty()) return true;
     if (configs_.empty() && asked_ == kQuestions.size()) return false;
-    refuse_while_recording("cuDNN has yet to be asked for engines");
+    refuse_while_recording("cuDNN's engines have not been queried yet");
     if (std::optional<Plan> plan = next_plan(context, true)) made_.push_back(std::move(*plan));
     return !made_.empty();
   }
@@ -195,7 +195,7 @@ class ConvPlans {
       const Outcome outcome = attempt(context, problem, *chosen_, pointers,
                                       [](const ReadyPlan& plan) { plan.queue(); });
       if (outcome == Outcome::kDone) return true;
-      refuse_while_recording("cuDNN's engine refuses");
+      refuse_while_recording("cuDNN's engine refuses the call");
       if (outcome == Outcome::kFull) return false;
       // Its kernels may be part of recordings.
       retired_.push_back(std::move(*chosen_));
@@ -330,7 +330,8 @@ ConvPlans* find_plans(Context& context, const ConvProblem& problem) {
 
 bool run_convolution(Context& context, ConvPlans& plans, const ConvPointers& pointers) {
   const OnDevice on(context.device());
-  if (!plans.is_chosen()) refuse_while_recording("cuDNN's engines for it have yet to be measured");
+  if (!plans.is_chosen())
+    refuse_while_recording("cuDNN's engines for it have not been measured yet");
   return plans.run(context, pointers);
 }
 

@@ -159,9 +159,9 @@ const CublasPlan* find_plan(Context& context, const Product& product) {
 const CublasPlan& plan_again(Context& context, const Product& product, const char* op) {
   const CublasPlan* plan = find_plan(context, product);
   if (plan == nullptr) {
-    fail<DeviceError>(op, "cuBLASLt has no algorithm any more for a product of ", product.m, " x ",
+    fail<DeviceError>(op, "cuBLASLt no longer has an algorithm for a product of ", product.m, " x ",
                       product.k, " and ", product.k, " x ", product.n,
-                      ". Hand over tensors that lie as they did");
+                      ". Pass tensors with the same layout as before");
   }
   return *plan;
 }

@@ -150,16 +150,16 @@ void convolve(const Launch& launch, const FewChannels& g, const ConvPointers& at
 Support takes_few_channels(const ConvProblem& p) {
   if (!is_lower(p.dtype)) return Support::no("the operands are f32");
   if (p.attrs.groups != 1 || p.x[1] >= kStagedPack) {
-    return Support::no("images have eight channels or more, or groups of them");
+    return Support::no("only for images of fewer than eight channels, without groups");
   }
   const std::int64_t columns = p.weight[1] * p.weight[2] * p.weight[3];
-  if (columns > kMostColumns) return Support::no("the window has too many numbers");
+  if (columns > kMostColumns) return Support::no("the window has too many elements");
   const std::int64_t across =
       (kStrip - 1) * p.attrs.stride.w + (p.weight[3] - 1) * p.attrs.dilation.w + 1;
   const std::int64_t row = across * p.x[1] + 2 * kStagedPack;  // rounded up to packs at both ends
   const bool fits = row * p.weight[2] <= kMostStaged && p.weight[0] <= 1 << 20 &&
                     p.attrs.padding.left <= kMostStaged && p.attrs.padding.top <= 1 << 20;
-  return fits ? Support::yes() : Support::no("rows under 64 output pixels do not fit");
+  return fits ? Support::yes() : Support::no("the image rows for 64 output pixels do not fit");
 }
 
 void convolve_few_channels(const Launch& launch, const ConvProblem& p, const ConvPointers& at,

@@ -65,7 +65,7 @@ __device__ inline std::int64_t grid_step() {
 inline Support float_dtypes_only(const KernelArgs& args) {
   for (const Tensor* input : args.inputs) {
     if (input->defined() && !is_vector_dtype(input->dtype())) {
-      return Support::no("only f32, bf16 and f16 are computed on cards");
+      return Support::no("only f32, bf16 and f16 are supported on GPUs");
     }
   }
   return Support::yes();

@@ -252,7 +252,7 @@ Support labelled(const KernelArgs& args) {
   for (const Tensor* input : args.inputs) {
     const bool is_label = input->dtype() == DType::kI64;
     if (!is_label && !is_vector_dtype(input->dtype())) {
-      return Support::no("only f32, bf16 and f16 are computed on cards");
+      return Support::no("only f32, bf16 and f16 are supported on GPUs");
     }
   }
   return Support::yes();

@@ -169,7 +169,7 @@ void run_cublas(const KernelArgs& args) {
 Support has_plan(const KernelArgs& args) {
   if (const Support floats = float_dtypes_only(args); !floats) return floats;
   const Work work = work_of(args);
-  if (work.product.k == 0) return Support::no("a sum without terms");
+  if (work.product.k == 0) return Support::no("the sums have no terms");
   const Launch launch(args.output());
   return find_plan(launch.context(), work.product) != nullptr
              ? Support::yes()

@@ -332,7 +332,7 @@ void run_mean_grad(const KernelArgs& args) {
 
 Support supports(const KernelArgs& args) {
   if (!is_vector_dtype(args.input(0).dtype())) {
-    return Support::no("only f32, bf16 and f16 are computed on cards");
+    return Support::no("only f32, bf16 and f16 are supported on GPUs");
   }
   if (!args.has(1)) return Support::yes();
   const DType dtype = args.input(1).dtype();

@@ -153,7 +153,7 @@ void refuse_while_recording(const char* why) {
 }
 
 void* allocate_while_recording(std::size_t bytes, Device device) {
-  if (device != session->device()) refuse_while_recording("it needs memory of another card");
+  if (device != session->device()) refuse_while_recording("it needs memory of another GPU");
   return session->memory().take(bytes, session->stream());
 }
 

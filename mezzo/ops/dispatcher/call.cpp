@@ -171,7 +171,7 @@ void check_no_overlap(const OpDef& op, Inputs inputs, const Tensor& destination)
   }
   for (const Tensor* input : inputs) {
     check_arg(!input->defined() || !may_overlap(*input, destination), op.name, "the operand ",
-              *input, " is another view of the memory that is changed. Hand over a copy of it");
+              *input, " is another view of the memory that is changed. Pass a copy of it");
   }
 }
 

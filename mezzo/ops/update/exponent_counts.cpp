@@ -53,7 +53,7 @@ std::int64_t ExponentCounts::finite_nonzero() const {
 
 std::int64_t ExponentCounts::at(int exponent) const {
   check_arg(exponent >= kLowest && exponent <= kHighest, "exponent_counts", "the exponent ",
-            exponent, " is not in [-127, 127]. Name one that is");
+            exponent, " is not in [-127, 127]. Give one that is");
   const auto begin = cells.begin() + std::ptrdiff_t{exponent + kBias} * kParts;
   // The first part of field 0 counts zeros, which have no exponent.
   return std::accumulate(begin + (exponent == kLowest ? 1 : 0), begin + kParts, std::int64_t{0});
@@ -67,7 +67,7 @@ std::optional<int> ExponentCounts::largest() const {
 }
 
 Rounded ExponentCounts::rounded_to(DType dtype, int shift) const {
-  check_arg(is_lower(dtype), "exponent_counts", dtype, " is no 16-bit type. Ask for bf16 or f16");
+  check_arg(is_lower(dtype), "exponent_counts", dtype, " is not a 16-bit type. Use bf16 or f16");
   // Beyond these shifts every normal number is outside the range of both types.
   const Bounds bounds = bounds_of(dtype, std::clamp(shift, -512, 512));
   const auto sum = [&](std::ptrdiff_t begin, std::ptrdiff_t end) {

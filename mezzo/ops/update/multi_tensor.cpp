@@ -121,7 +121,7 @@ void QueuedCheck::put_list(std::span<const Tensor> tensors, float factor, Device
     list_ = empty({static_cast<std::int64_t>(room)}, DType::kU8, Format::kContiguous, device);
   }
   check_arg(bytes <= list_.bytes(), "all_finite", "the list of ", list.blocks.size(),
-            " tensors is longer than the first one. Make a check for as many");
+            " tensors is longer than the first one. Create a check for as many");
   std::vector<std::byte> contents(bytes);
   std::memcpy(contents.data(), &factor, sizeof(factor));
   if (!list.blocks.empty()) {

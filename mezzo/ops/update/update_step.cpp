@@ -43,7 +43,7 @@ void check_fits(const char* op, std::size_t i, const Tensor& param, const Tensor
                 const char* name, DType dtype = DType::kF32) {
   check_arg(tensor.defined() && tensor.dtype() == dtype && same_layout(tensor, param), op, "the ",
             name, " of parameter ", i, " is ", tensor, ", it must be ", dtype,
-            " and laid out like the parameter (", param, "). Make one of that layout");
+            " and laid out like the parameter (", param, "). Create it with that layout");
   check_arg(tensor.device() == param.device(), op, "the ", name, " of parameter ", i, " is on ",
             tensor.device(), ", the parameter on ", param.device(), ". Use to()");
 }
@@ -204,7 +204,7 @@ Update update_of(std::span<const UpdateTensors> tensors, const UpdateStep& step,
 void check_device(const UpdateRule& rule, Device device) {
   if (rule.function == nullptr || device.is_cpu()) return;
   fail<UnsupportedError>(
-      rule.name, "its rule is a function, which runs on the CPU alone; parameters are on ", device,
+      rule.name, "its rule is a function, which runs only on the CPU; parameters are on ", device,
       ". Use an optimizer of the library there, or move the network to the CPU");
 }
 
@@ -239,7 +239,7 @@ void QueuedUpdate::put(std::span<const UpdateTensors> tensors, const UpdateStep&
   drop();
   const std::size_t bytes = list_bytes(tensors.size());
   check_arg(bytes <= list_.bytes(), op, "there is no room for ", tensors.size(),
-            " parameters. Make a queue for as many");
+            " parameters. Create a queue for as many");
   check_arg(tensors.empty() || device_of(op, tensors) == device, op, "the update is queued on ",
             device, ", parameters are elsewhere. Use to()");
   check_device(*step.rule, device);

@@ -229,7 +229,7 @@ TEST(BuildTrainNetwork, LossAndMicroBatchesStayInF32InACallersRegion) {
 
 TEST(BuildTrainNetwork, RefusesWhatItDoesNotKnow) {
   EXPECT_THAT(refusal_of({.level = "O4"}),
-              HasSubstr("unknown level `O4`. There are O0, O1, auto, O2 and O3"));
+              HasSubstr("unknown level `O4`. Known levels are O0, O1, auto, O2 and O3"));
   EXPECT_THAT(refusal_of({.level = "O1", .dtype = DType::kF32}), HasSubstr("dtype must be"));
   EXPECT_NO_THROW(Built({.level = "O0", .dtype = DType::kF32}));  // the dtype is irrelevant at O0
   EXPECT_THAT(refusal_of({.level = "O2", .cast_model_type = DType::kI64}),

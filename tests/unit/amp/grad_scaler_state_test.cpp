@@ -104,7 +104,7 @@ TEST(GradScalerState, ABadStateChangesNothing) {
   EXPECT_THAT(load_with("growth_interval", 1.5), HasSubstr("whole number"));
   EXPECT_THAT(load_with("_growth_tracker", -1), HasSubstr("not a saved state"));
   EXPECT_THAT(load_with("_hysteresis_left", -1), HasSubstr("not a saved state"));
-  EXPECT_THAT(load_with("_hysteresis_left", 2), HasSubstr("a hysteresis of 1 has no more"));
+  EXPECT_THAT(load_with("_hysteresis_left", 2), HasSubstr("a hysteresis of 1 allows fewer"));
   EXPECT_THAT(load_with("_skipped_in_a_row", -1), HasSubstr("must not be negative"));
   EXPECT_THAT(message_of<ArgumentError>([&] {
                 scaler.load_state_dict({{"scale", 2}});

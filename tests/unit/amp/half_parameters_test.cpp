@@ -126,9 +126,9 @@ TEST(HalfParameters, SayWhichNumbersF16CannotHold) {
   EXPECT_THAT(warnings.text(), testing::Not(testing::HasSubstr("infinite in f16")));
   full_parameters(linear);
   half_parameters(linear, DType::kF16);
-  EXPECT_THAT(warnings.text(), testing::HasSubstr("`weight` has numbers that are infinite in f16"));
+  EXPECT_THAT(warnings.text(), testing::HasSubstr("`weight` has values that are infinite in f16"));
   linear.load_state({{"weight", zeros({2, 2})}, {"bias", full({2}, 7e4)}});
-  EXPECT_THAT(warnings.text(), testing::HasSubstr("`bias` has numbers that are infinite in f16"));
+  EXPECT_THAT(warnings.text(), testing::HasSubstr("`bias` has values that are infinite in f16"));
 }
 
 // Includes the gradients of parameters that do not change dtype.
@@ -159,7 +159,7 @@ TEST(HalfParameters, FromBf16SayWhichNumbersF16CannotHold) {
   half_parameters(net, DType::kBf16);
   EXPECT_THAT(warnings.text(), testing::Not(testing::HasSubstr("`wide_in_bf16`")));
   half_parameters(net, DType::kF16);
-  EXPECT_THAT(warnings.text(), testing::HasSubstr("[f16] `wide_in_bf16` has numbers"));
+  EXPECT_THAT(warnings.text(), testing::HasSubstr("[f16] `wide_in_bf16` has values"));
 }
 
 TEST(HalfParameters, RefusesOtherDTypes) {

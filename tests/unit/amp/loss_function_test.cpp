@@ -105,7 +105,7 @@ TEST(LossFunction, ACountMayHaveAnyDtypeAndMustBeOneNumber) {
   EXPECT_THAT(message_of<ArgumentError>([&] {
                 wrong.count(labels_of({1, 1}));
               }),
-              testing::HasSubstr("and must be one number"));
+              testing::HasSubstr("but must be a scalar"));
 }
 
 TEST(LossFunction, NullIsNull) {

@@ -130,7 +130,7 @@ TEST(LossScale, RefusesOptionsThatMakeNoSense) {
   };
   EXPECT_THAT(message({.init_scale = 0}), testing::HasSubstr("init_scale must be positive"));
   EXPECT_THAT(message({.growth_factor = 1}),
-              testing::HasSubstr("growth_factor must be over 1 and finite: 1"));
+              testing::HasSubstr("growth_factor must be above 1 and finite: 1"));
   EXPECT_THAT(message({.backoff_factor = 1}), testing::HasSubstr("backoff_factor"));
   EXPECT_THAT(message({.growth_interval = -1}), testing::HasSubstr("growth_interval"));
   EXPECT_THAT(message({.init_scale = 2, .min_scale = 4}), testing::HasSubstr("min_scale 4"));

@@ -44,7 +44,7 @@ TEST(Plan, OfLeNet5NamesEveryOpItsModuleAndItsRule) {
   EXPECT_EQ(describe_casts(plan.ops.front()), "x0 f32>bf16, x1 f32>bf16 (parameter)");
   EXPECT_EQ(plan.ops.back().op, "cross_entropy");
   EXPECT_EQ(plan.ops.back().dtype, DType::kF32);
-  EXPECT_THAT(plan.ops.back().reason, HasSubstr("outside of mixed precision"));
+  EXPECT_THAT(plan.ops.back().reason, HasSubstr("outside mixed precision"));
 }
 
 TEST(Plan, AtO0NothingIsCast) {

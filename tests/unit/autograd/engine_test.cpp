@@ -263,7 +263,7 @@ TEST(Backward, LongChainsAreFreedWithoutRecursion) {
 
 TEST(Views, ExpandRefusesNegativeSizes) {
   EXPECT_EQ(message_of<ArgumentError>([] { expand(zeros({1}), {-3}); }),
-            "[expand] a size is negative: [-3]. Name every size");
+            "[expand] a size is negative: [-3]. Give every size");
 }
 
 TEST(Views, ReshapeOfAPermutedTensorCopiesOnlyWhenItMust) {
@@ -452,7 +452,7 @@ TEST(Backward, GradientsToStartFromFitTheirTensors) {
   EXPECT_THAT(message_of<ArgumentError>([&] { y.backward(ones({3})); }),
               testing::HasSubstr("the gradient has shape [3], the tensor [2]"));
   EXPECT_THAT(message_of<ArgumentError>([&] { y.backward(ones({2}, DType::kI64)); }),
-              testing::HasSubstr("the gradient is i64, it must be floating-point"));
+              testing::HasSubstr("the gradient is i64, but must be floating-point"));
 }
 
 }  // namespace

@@ -145,7 +145,7 @@ TEST(Allocator, SaysHowMuchWasAskedForWhenThereIsNoMore) {
     FAIL();
   } catch (const DeviceError& error) {
     EXPECT_STREQ(error.what(),
-                 "[allocator] out of memory: 1152921504606846976 bytes asked for, 128 in use. Use "
+                 "[allocator] out of memory: 1152921504606846976 bytes requested, 128 in use. Use "
                  "a smaller batch or image size");
   }
   EXPECT_EQ(allocator.stats().live_bytes, 128) << "a request that failed counts for nothing";

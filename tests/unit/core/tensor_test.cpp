@@ -39,7 +39,8 @@ TEST(Tensor, WrongElementTypeNamesBothTypes) {
     x.data<double>();
     FAIL();
   } catch (const ArgumentError& error) {
-    EXPECT_STREQ(error.what(), "[tensor] elements are f32, asked for as f64. Use astype() first");
+    EXPECT_STREQ(error.what(),
+                 "[tensor] elements are f32, but were requested as f64. Use astype() first");
   }
 }
 
@@ -58,8 +59,7 @@ TEST(Tensor, GradientsThatCannotBeItsAreRefused) {
     return message_of<ArgumentError>([&] { tensor.set_grad(grad); });
   };
   EXPECT_EQ(message_for(x, zeros({3})),
-            "[set_grad] the gradient has shape [3], the tensor [2]. Hand over one number per "
-            "element");
+            "[set_grad] the gradient has shape [3], the tensor [2]. Pass one value per element");
   EXPECT_EQ(message_for(x, zeros({2}, DType::kI64)),
             "[set_grad] the gradient must be floating-point, it is i64. Use astype()");
   EXPECT_EQ(message_for(zeros({2}, DType::kI64), zeros({2})),
@@ -103,10 +103,9 @@ TEST(Tensor, MayOverlapWhereTheirElementsLieAmongEachOther) {
 TEST(Tensor, ViewsThatLeaveTheStorageAreRefused) {
   const Tensor x = zeros({2, 3});
   const Tensor column = alias(x, {2}, {3}, 2);
-  EXPECT_EQ(
-      message_of<ArgumentError>([&] { alias(column, {2}, {3}, 3); }),
-      "[alias] a view of shape [2] and strides [3] from element 3 on leaves the storage, "
-      "which has 6 elements. Check them: the offset counts from the beginning of the storage");
+  EXPECT_EQ(message_of<ArgumentError>([&] { alias(column, {2}, {3}, 3); }),
+            "[alias] a view of shape [2] and strides [3] from element 3 goes beyond the storage, "
+            "which has 6 elements. Check them: the offset counts from the start of the storage");
   constexpr std::int64_t kFar = std::int64_t{1} << 62;
   const auto expect_refused = [&](const Shape& shape, const Strides& strides, std::int64_t offset) {
     EXPECT_THROW(alias(x, shape, strides, offset), ArgumentError) << concat(strides, offset);
@@ -128,7 +127,7 @@ TEST(Tensor, ViewsHaveAStrideForEachAxis) {
   EXPECT_EQ(message_of<ArgumentError>([&] {
               alias(x, {2, 3}, {3}, 0);
             }),
-            "[alias] the shape [2, 3] and the strides [3] must have one number for each axis. Give "
+            "[alias] the shape [2, 3] and the strides [3] must have one entry for each axis. Give "
             "both the same rank");
   EXPECT_THROW(alias(x, {6}, {3, 1}, 0), ArgumentError);
   EXPECT_THROW(alias(x, {}, {1}, 0), ArgumentError);
@@ -205,10 +204,9 @@ TEST(Tensor, F64Becomes16BitsInOneRounding) {
 }
 
 TEST(Tensor, IsNotFilledWithWhatDoesNotFit) {
-  EXPECT_EQ(
-      message_of<ArgumentError>([] { full({2}, 1e9, DType::kF16); }),
-      "[fill] 1e+09 does not fit f16, whose largest number is 65504. Give a smaller one, or an "
-      "infinity");
+  EXPECT_EQ(message_of<ArgumentError>([] { full({2}, 1e9, DType::kF16); }),
+            "[fill] 1e+09 does not fit f16, whose largest value is 65504. Give a smaller one, or "
+            "an infinity");
   for (const DType dtype : {DType::kF32, DType::kBf16, DType::kF16}) {
     for (const double sign : {-1.0, 1.0}) {
       EXPECT_EQ(full({1}, sign * max_of(dtype), dtype).item(), sign * max_of(dtype));

@@ -98,7 +98,7 @@ TEST_F(CudaAllocatorTest, SaysWhatIsInUseWhenThereIsNoMore) {
   allocator_.allocate(100'000, stream(1));
   const std::string message =
       message_of<DeviceError>([&] { allocator_.allocate(900'000, stream(1)); });
-  EXPECT_THAT(message, HasSubstr("out of memory on cuda: 900000 bytes asked for"));
+  EXPECT_THAT(message, HasSubstr("out of memory on cuda: 900000 bytes requested"));
   EXPECT_THAT(message, HasSubstr("1 of 300000 bytes (conv2d), 1 of 200000 (relu), 2 of 100000."));
 }
 

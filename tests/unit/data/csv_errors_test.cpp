@@ -22,15 +22,14 @@ TEST(CsvErrors, NameLineAndColumn) {
   EXPECT_THAT(refusal("1,2\n\n3,abc\n", {.header = false}),
               HasSubstr("line 3, column 1: `abc` is not a number"));
   EXPECT_EQ(refusal("a,b\r\n1,\r\n"),
-            "[csv] t.csv: line 2, column b: a value is missing. Fill it in, or say what it becomes "
-            "as `missing`");
+            "[csv] t.csv: line 2, column b: a value is missing. Fill it in, or set its replacement "
+            "in `missing`");
   EXPECT_THAT(refusal("a,b\nNA,1\n"), HasSubstr("line 2, column a: a value is missing"));
-  EXPECT_EQ(
-      refusal("a,b\n1,\n", {.label = "b", .missing = 0.0F}),
-      "[csv] t.csv: line 2, column b: the label is missing. Fill it in, or take the line out");
+  EXPECT_EQ(refusal("a,b\n1,\n", {.label = "b", .missing = 0.0F}),
+            "[csv] t.csv: line 2, column b: the label is missing. Fill it in, or remove the line");
   EXPECT_EQ(refusal("a,b\n1,z\n", {.label = "b", .class_names = {"x", "y"}}),
-            "[csv] t.csv: line 2, column b: `z` is none of the classes x, y. Correct it, or name "
-            "all classes");
+            "[csv] t.csv: line 2, column b: `z` is not one of the classes x, y. Correct it, or "
+            "list all classes");
   // A field of several lines counts as several lines.
   EXPECT_THAT(refusal("a,b\n1,\"x\ny\"\n2,z\nq,z\n", {.label = 1}),
               HasSubstr("line 5, column a: `q` is not a number"));
@@ -66,23 +65,23 @@ TEST(CsvErrors, RecordsMustHaveOneLength) {
 TEST(CsvErrors, QuotesMustEnd) {
   EXPECT_EQ(refusal("a,b\n1,\"x\n2,3\n"),
             "[csv] t.csv: line 2: a quoted field does not end. Close it with a quote, and double "
-            "quotes that belong to it");
+            "quotes that belong to the field");
   EXPECT_THAT(refusal("a,b\n1,\"x\"y\n"),
-              HasSubstr("line 2: there is more after the closing quote of a field"));
+              HasSubstr("line 2: text follows the closing quote of a field"));
   EXPECT_THAT(refusal("a\n\""), HasSubstr("a quoted field does not end"));
   EXPECT_THAT(refusal("a\n\"\"\""), HasSubstr("a quoted field does not end"));
 }
 
 TEST(CsvErrors, ColumnsMustBeThere) {
   EXPECT_EQ(refusal("a,b\n1,2\n", {.label = "c"}),
-            "[csv] t.csv: there is no column c. There are a, b");
+            "[csv] t.csv: there is no column c. The columns are a, b");
   EXPECT_THAT(refusal("a,a\n1,2\n", {.features = {"a"}}), HasSubstr("there are two columns a"));
   EXPECT_EQ(refusal("a,b\n1,2\n", {.label = 2}),
             "[csv] t.csv: there is no column 2 of 2. Columns count from 0");
   EXPECT_THAT(refusal("a,b\n1,2\n", {.leave_out = {-3}}), HasSubstr("there is no column -3 of 2"));
   EXPECT_THAT(refusal("a;b\n1;2\n", {.label = 0}), HasSubstr("Check the delimiter"));
   for (const char* text : {"", "\n\n", "a,b\n", "\xEF\xBB\xBF"}) {
-    EXPECT_EQ(refusal(text), "[csv] t.csv: there are no records. Give a file with some");
+    EXPECT_EQ(refusal(text), "[csv] t.csv: there are no records. Give a file that has some");
   }
   EXPECT_THAT(refusal(std::string("\xFF\xFE"
                                   "a\0\n\0",
@@ -95,9 +94,9 @@ TEST(CsvErrors, OptionsMustAgree) {
     return message_of<ArgumentError>([&] { parse_csv("a,b\n1,2\n", options); });
   };
   EXPECT_THAT(wrong({.delimiter = '"'}), HasSubstr("cannot be the delimiter"));
-  EXPECT_THAT(wrong({.features = {0}, .leave_out = {1}}), HasSubstr("Give one of them"));
+  EXPECT_THAT(wrong({.features = {0}, .leave_out = {1}}), HasSubstr("Give only one of them"));
   EXPECT_THAT(wrong({.features = {0, 1}, .label = "b"}), HasSubstr("the label is a feature"));
-  EXPECT_THAT(wrong({.class_names = {"x"}}), HasSubstr("Name it as the label"));
+  EXPECT_THAT(wrong({.class_names = {"x"}}), HasSubstr("Give it as the label"));
   EXPECT_THAT(wrong({.label = 1, .class_names = {"x", "x"}}), HasSubstr("the same name"));
   EXPECT_THAT(wrong({.header = false, .label = "b"}), HasSubstr("without a header"));
 }

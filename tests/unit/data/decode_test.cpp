@@ -333,10 +333,9 @@ TEST(DecodePng, TakesTheMostThatCompressionCanDo) {
 }
 
 TEST(DecodeImage, SaysWhatItIsNot) {
-  EXPECT_EQ(
-      error_of({'G', 'I', 'F', '8', '9', 'a'}),
-      "[images] NAME: neither a JPEG nor a PNG file: it begins with 47 49 46 38 39 61. Convert "
-      "it or take it out of the folder");
+  EXPECT_EQ(error_of({'G', 'I', 'F', '8', '9', 'a'}),
+            "[images] NAME: neither a JPEG nor a PNG file: it begins with 47 49 46 38 39 61. "
+            "Convert it or remove it from the folder");
   EXPECT_EQ(error_of({}), "[images] NAME: the file is empty. Copy or download it again");
   EXPECT_THAT(error_of({0xFF, 0xD8}), HasSubstr("neither a JPEG nor a PNG file"));
 }

@@ -142,7 +142,7 @@ TEST(ImageFolder, PassesOverWhatIsHiddenWithOneLine) {
   EXPECT_THAT(paths, ElementsAre("cat/x1.png", "cat/x10.png", "cat/deep/er/z.png", "dog/a.jpeg",
                                  "dog/b.PNG"));
   EXPECT_THAT(said, HasSubstr("[images] " + folder.path() +
-                              ": 5 hidden files or folders are passed over, the first one " +
+                              ": 5 hidden files or folders are skipped, the first one is " +
                               folder.path(".ipynb_checkpoints")));
   EXPECT_EQ(std::ranges::count(said, '\n'), 1);
 }
@@ -234,8 +234,8 @@ TEST(OpenImages, TrainAndTestMustFit) {
   folder.write("val/fox/a.png", plain_png(7));
   EXPECT_EQ(error_of(folder, Split::kTest),
             "[images] " + folder.path("val/fox") +
-                ": no such class is trained: there are cat, dog. "
-                "Training and test pictures must have the same classes");
+                ": no such class is in the training set, which has cat, dog. Training and test "
+                "pictures must have the same classes");
   std::filesystem::remove_all(folder.path("train"));
   EXPECT_EQ(open_images(folder.path(), Split::kTest)->num_classes(), 1);
   EXPECT_THAT(error_of(folder), HasSubstr("train: there is no such folder"));
@@ -250,7 +250,7 @@ TEST(OpenImages, WithoutSplitsBothAreTheSameAndThatIsSaid) {
   EXPECT_EQ(said, "");
   EXPECT_EQ(open_images(folder.path(), Split::kTrain)->size(), 5);
   logging::set_sink(nullptr);
-  EXPECT_THAT(said, HasSubstr("the same pictures train and test"));
+  EXPECT_THAT(said, HasSubstr("the same pictures are used for training and testing"));
 }
 
 }  // namespace

@@ -142,7 +142,7 @@ TEST(Loader, RefusesSetsWithoutImages) {
   EXPECT_EQ(error_of(4, {784}),
             "[loader] image_shape() must be [channels, height, width], it is [784]. Correct the "
             "data set");
-  EXPECT_EQ(error_of(0, {1, 2, 2}), "[loader] the data set has 0 examples. Give it one at least");
+  EXPECT_EQ(error_of(0, {1, 2, 2}), "[loader] the data set has 0 examples. Give it at least one");
 }
 
 TEST(Loader, NumbersMustBeFiniteInTheirType) {

@@ -15,9 +15,10 @@ using testing::HasSubstr;
 TEST(LoaderMemory, PinnedBatchesNeedACard) {
   if (has_device({DeviceType::kCuda, 0})) GTEST_SKIP() << "there is a CUDA card";
   const auto set = open_dataset("digits", Split::kTest);
-  EXPECT_THAT(message_of<UnsupportedError>([&] { DataLoader(*set, {.pin_memory = true}); }),
-              HasSubstr("[loader] there is no CUDA card that could copy from pinned memory. Leave "
-                        "pin_memory away"));
+  EXPECT_THAT(
+      message_of<UnsupportedError>([&] { DataLoader(*set, {.pin_memory = true}); }),
+      HasSubstr(
+          "[loader] there is no CUDA GPU to copy to from pinned memory. Leave pin_memory out"));
 }
 
 TEST(LoaderMemory, BatchesOnACardNeedOne) {

@@ -119,9 +119,9 @@ TEST(Loader, RefusesOptionsThatCannotBe) {
   EXPECT_EQ(error_of({.prefetch = -1}), "[loader] prefetch must not be negative: -1");
   EXPECT_EQ(error_of({.workers = -1}), "[loader] the number of workers must be from 0 to 1024: -1");
   EXPECT_EQ(error_of({.image_dtype = DType::kI64}),
-            "[loader] images cannot be i64. There are f32, bf16 and f16");
+            "[loader] images cannot be i64. Use f32, bf16 or f16");
   EXPECT_EQ(error_of({.label_dtype = DType::kF32}),
-            "[loader] labels cannot be f32. There are i64 and i32");
+            "[loader] labels cannot be f32. Use i64 or i32");
   EXPECT_THAT(error_of({.normalization = cifar10_normalization()}),
               ::testing::HasSubstr("each of 1 channels: got 3 and 3"));
   EXPECT_THAT(error_of({.normalization = Normalization{{0.0F}, {0.0F}}}),

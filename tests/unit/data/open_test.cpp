@@ -48,7 +48,7 @@ TEST(OpenDataset, SaysWhatExists) {
     return message_of<ArgumentError>([&] { open_dataset(spec, Split::kTrain); });
   };
   EXPECT_EQ(error_of("imagenet"),
-            "[data] no such data set: `imagenet`. Known are digits, shapes, mnist:DIR, "
+            "[data] no such data set: `imagenet`. Known data sets are digits, shapes, mnist:DIR, "
             "cifar10:DIR, images:DIR");
   EXPECT_THAT(error_of(""), ::testing::HasSubstr("no such data set: ``"));
   EXPECT_EQ(error_of("mnist"),

@@ -56,18 +56,17 @@ TEST(PadSequences, RefusesWhatIsNotAlike) {
   const auto refusal = [](const std::vector<Tensor>& sequences, const PadOptions& options = {}) {
     return message_of<ArgumentError>([&] { pad_sequences(sequences, options); });
   };
-  EXPECT_EQ(refusal({}), "[pad_sequences] there are no sequences. Give one at least");
-  EXPECT_EQ(
-      refusal({ones({2}), ones({2}, DType::kBf16)}),
-      "[pad_sequences] sequence 1 is bf16[2], and the first one f32[2]. They must be alike in "
-      "dtype and in all dimensions but the first");
+  EXPECT_EQ(refusal({}), "[pad_sequences] there are no sequences. Give at least one");
+  EXPECT_EQ(refusal({ones({2}), ones({2}, DType::kBf16)}),
+            "[pad_sequences] sequence 1 is bf16[2], and the first one f32[2]. All sequences must "
+            "have the same dtype and the same dimensions except for the first");
   EXPECT_THAT(refusal({ones({2, 3}), ones({2, 4})}), HasSubstr("sequence 1 is f32[2, 4]"));
   EXPECT_THAT(refusal({ones({2, 3}), ones({2})}), HasSubstr("sequence 1 is f32[2], and"));
   EXPECT_THAT(refusal({ones({})}), HasSubstr("sequences are [t, ...]; sequence 0 is f32[]"));
   EXPECT_THAT(refusal({Tensor()}), HasSubstr("sequences are [t, ...]"));
   EXPECT_THAT(refusal({transpose(ones({2, 3}))}), HasSubstr("sequence 0 is not dense"));
   EXPECT_EQ(refusal(stairs(2), {.value = 0.5}),
-            "[pad_sequences] the value 0.5 is none of i64. Pad with one that is");
+            "[pad_sequences] the value 0.5 does not fit in i64. Use a value that fits");
   EXPECT_THAT(refusal({ones({2}, DType::kU8)}, {.value = -100}), HasSubstr("-100"));
 }
 

@@ -97,8 +97,8 @@ TEST(Map, RefusesWhatCannotFollow) {
     return message_of<ArgumentError>([&] { map(*set, std::move(transforms)); });
   };
   EXPECT_EQ(error_of({Rescale{}, Resize{.height = 4, .width = 4}}),
-            "[map] a transform of images comes after one that makes numbers. Put Rescale and "
-            "Normalize last");
+            "[map] a transform of images follows one that gives floating-point values. Put Rescale "
+            "and Normalize last");
   EXPECT_THAT(message_of<ArgumentError>([] { map(std::unique_ptr<Dataset>(), {}); }),
               HasSubstr("[map] the data set is null"));
   EXPECT_THAT(message_of<ArgumentError>([] { repeat(std::unique_ptr<Dataset>(), 2); }),
@@ -134,7 +134,7 @@ TEST(Map, BringsImagesOfAnySizeToOne) {
   Batch batch;
   EXPECT_TRUE(loader.next(batch));
   EXPECT_EQ(message_of<ArgumentError>([&] { const DataLoader unfit(set, {}); }),
-            "[loader] the images differ in size. Map the data set with a Resize first");
+            "[loader] the images differ in size. Apply a Resize with map() first");
   const auto still = map(set, {ResizeShortSide{.size = 4}});
   EXPECT_EQ(still->image_shape(), Shape({1, 0, 0}));
   EXPECT_THROW(DataLoader(*still, {}), ArgumentError);
@@ -147,7 +147,7 @@ TEST(Map, NamesTheImageThatATransformCannotTake) {
   Batch batch;
   EXPECT_EQ(message_of<ArgumentError>([&] { loader.next(batch); }),
             "[map] image 0: [center_crop] the image is smaller than the crop: 2x1 with 0 pixels of "
-            "padding, and 2x3. Resize it before");
+            "padding, and 2x3. Resize it first");
 }
 
 TEST(Repeat, GoesThroughTheSetSeveralTimes) {

@@ -241,7 +241,7 @@ TEST(Samplers, RefuseWhatDoesNotFit) {
       refusal([] {
         batches_by(length_buckets({1, 2}), 3);
       }),
-      HasSubstr("is for a set of 2 examples, and this one has 3. Make the sampler of this"));
+      HasSubstr("is for a set of 2 examples, and this one has 3. Make the sampler for this"));
   EXPECT_THAT(refusal([] {
                 batches_by(weighted_sampler({1, 2}), 2, {.shuffle = false});
               }),

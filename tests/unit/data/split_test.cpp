@@ -43,7 +43,7 @@ TEST(Subset, IsASetOfTheseImages) {
 TEST(Subset, RefusesWhatIsNotThere) {
   const auto source = small_set(4);
   EXPECT_EQ(message_of<ArgumentError>([&] { const Subset set(*source, {}); }),
-            "[Subset] there are no indices. Give one at least");
+            "[Subset] there are no indices. Give at least one");
   EXPECT_EQ(message_of<ArgumentError>([&] {
               const Subset set(*source, {0, 4});
             }),
@@ -169,20 +169,21 @@ TEST(Split, RefusesPartsThatCannotBe) {
   const auto refusal = [](std::int64_t size, const SplitOptions& options) {
     return message_of<ArgumentError>([&] { split_indices(size, options); });
   };
-  EXPECT_THAT(refusal(10, {}), HasSubstr("by their fractions or by their counts"));
-  EXPECT_THAT(refusal(10, {.fractions = {1}, .counts = {10}}), HasSubstr("by one of them"));
+  EXPECT_THAT(refusal(10, {}), HasSubstr("either as fractions or as counts"));
+  EXPECT_THAT(refusal(10, {.fractions = {1}, .counts = {10}}), HasSubstr("not both"));
   EXPECT_EQ(refusal(10, {.fractions = {0.5, 0.4}}),
             "[split] the fractions add up to 0.9. They must add up to 1");
   EXPECT_EQ(refusal(10, {.fractions = {1.5, -0.5}}),
             "[split] a fraction must be above 0 and at most 1: 1.5");
   EXPECT_EQ(refusal(10, {.fractions = {0.99, 0.01}}),
-            "[split] part 1 of 10 examples would have 0. Give each part one at least");
+            "[split] part 1 of 10 examples would have 0. Give each part at least one");
   EXPECT_EQ(refusal(10, {.counts = {5, 4}}),
-            "[split] the counts add up to 9, and there are 10 examples. They must add up to that");
+            "[split] the counts add up to 9, and there are 10 examples. They must add up to "
+            "exactly that");
   EXPECT_THAT(refusal(10, {.counts = {5, 6}}), HasSubstr("add up to more than the 10 examples"));
   EXPECT_THAT(refusal(10, {.counts = {11, -1}}), HasSubstr("add up to more than the 10"));
   EXPECT_EQ(refusal(10, {.counts = {5, 5}, .stratify = true}),
-            "[split] a stratified split of 10 examples needs a label for each, here are 0");
+            "[split] a stratified split of 10 examples needs a label for each; there are 0");
   EXPECT_THAT(message_of<ArgumentError>([] {
                 split_rows({row_numbers(4), row_numbers(3)}, {.fractions = {0.5, 0.5}});
               }),
@@ -190,7 +191,7 @@ TEST(Split, RefusesPartsThatCannotBe) {
   EXPECT_THAT(message_of<ArgumentError>([] {
                 split_rows({numbered_rows(4)}, {.fractions = {0.5, 0.5}, .stratify = true});
               }),
-              HasSubstr("goes by the last tensor, class numbers"));
+              HasSubstr("uses the last tensor as class numbers"));
   EXPECT_THAT(message_of<ArgumentError>([] { split_rows({}, {.fractions = {1}}); }),
               HasSubstr("there are no tensors"));
 }

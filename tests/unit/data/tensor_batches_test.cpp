@@ -77,8 +77,8 @@ TEST(TensorBatches, GoOnFromAnyPosition) {
   EXPECT_EQ(resumed.position(), (LoaderPosition{.epoch = 2, .step = 0}));
   EXPECT_EQ(batches_of(resumed), batches_of(whole));
   EXPECT_EQ(message_of<ArgumentError>([&] { resumed.seek({.epoch = 0, .step = 4}); }),
-            "[loader] no such position: epoch 0, step 4, with 3 steps per epoch. Seek one of these "
-            "batches");
+            "[loader] no such position: epoch 0, step 4, with 3 steps per epoch. Seek to a batch "
+            "within these");
 }
 
 TEST(TensorBatches, KeepDtypesAndFormats) {
@@ -186,8 +186,7 @@ TEST(TensorBatches, RefuseWhatDoesNotFit) {
   EXPECT_THAT(error_of(zeros({}), row_numbers(1)), testing::HasSubstr("here is f32[]"));
   EXPECT_THAT(error_of(zeros({1}), Tensor()), testing::HasSubstr("labels are examples [n, ...]"));
   EXPECT_EQ(error_of(transpose(zeros({3, 2})), row_numbers(2)),
-            "[TensorBatches] inputs do not lie in one block of memory: f32[2, 3]. Give them as "
-            "contiguous()");
+            "[TensorBatches] inputs are not contiguous in memory: f32[2, 3]. Use contiguous()");
   EXPECT_EQ(error_of(zeros({3}), row_numbers(3), {.batch_size = 0}),
             "[loader] the batch size must be positive: 0");
   EXPECT_EQ(error_of(zeros({3}), row_numbers(3), {.batch_size = 4, .drop_remainder = true}),
@@ -202,7 +201,7 @@ TEST(TensorBatches, RefuseWhatDoesNotFit) {
   EXPECT_THAT(
       error_of(zeros({3}), row_numbers(3),
                {.batch_size = std::numeric_limits<std::int64_t>::max() / 2, .shard = {.count = 3}}),
-      testing::HasSubstr("cannot be counted"));
+      testing::HasSubstr("too large to be counted"));
 }
 
 }  // namespace

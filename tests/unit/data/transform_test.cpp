@@ -94,11 +94,11 @@ TEST(OwnTransforms, AreCheckedAsTheOthersAre) {
   Generator random;
   EXPECT_THAT(message_of<ArgumentError>([&] { mapped->read_image(0, random, image); }),
               HasSubstr("[map] a function has changed the shape of an image: [1, 2, 3] to [1, 5, "
-                        "5]. Write a struct with output_shape() and apply() for that"));
+                        "5]. Write a struct with output_shape() and apply() instead"));
   EXPECT_THAT(message_of<ArgumentError>([&] {
                 map(*set, {Negative{}, DoubleRows{}});
               }),
-              HasSubstr("comes after one that makes numbers"));
+              HasSubstr("follows one that gives floating-point values"));
   const auto colour = small_set(4, 3);
   EXPECT_THROW(map(*colour, {Negative{}}), ArgumentError);
 }

@@ -228,7 +228,7 @@ TEST(Transforms, RefuseParametersThatMakeNoSense) {
   const Shape shape{3, 32, 32};
   EXPECT_EQ(refusal(RandomCrop{.height = 41, .width = 32, .padding = 4}, shape),
             "[random_crop] the image is smaller than the crop: 32x32 with 4 pixels of padding, and "
-            "41x32. Resize it before");
+            "41x32. Resize it first");
   EXPECT_THAT(refusal(RandomCrop{.width = 3}, shape), HasSubstr("must be positive: 0x3"));
   EXPECT_THAT(refusal(RandomCrop{.height = 3, .width = 3, .padding = -1}, shape),
               HasSubstr("padding must not be negative"));

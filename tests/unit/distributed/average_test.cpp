@@ -137,7 +137,9 @@ TEST(FailTogether, AllFailForOneAndMeetThen) {
     meet_in_failure(group);  // nobody waits
     const auto failure = group.rank() == 1 ? std::make_exception_ptr(FileError("gone")) : nullptr;
     const std::string message = message_of<Error>([&] { fail_together(group, "op", failure); });
-    EXPECT_EQ(message, group.rank() == 1 ? "gone" : "[op] another process has failed. It says why");
+    EXPECT_EQ(message, group.rank() == 1
+                           ? "gone"
+                           : "[op] another process has failed. See its error message");
     EXPECT_TRUE(group.all_have_failed());
     meet_in_failure(group);
     fail_together(group, "op", nullptr);

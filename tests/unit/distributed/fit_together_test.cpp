@@ -135,8 +135,10 @@ TEST_F(FitTogether, AMetricMustSayHowItIsAddedUp) {
   in_processes(2, [](ProcessGroup& group) {
     Training training(&group);
     training.model.add_metric(std::make_unique<Count>());
-    EXPECT_THAT(message_of<UnsupportedError>([&] { training.model.eval(training.all); }),
-                HasSubstr("[metrics] `count` does not say how what several processes gathered"));
+    EXPECT_THAT(
+        message_of<UnsupportedError>([&] { training.model.eval(training.all); }),
+        HasSubstr(
+            "[metrics] `count` does not say how to combine the results of several processes"));
     // It fails before the first step.
     bool has_begun = false;
     LambdaCallback watch({.on_train_begin = [&](FitState&) { has_begun = true; }});

@@ -189,7 +189,7 @@ TEST(LossParts, WeightsThatAreTrainedNeedTheWholeBatch) {
   const Batch batch = part_of(half_ignored(), 4, 6);
   EXPECT_NO_THROW(step_on(batch, loss, {}));
   EXPECT_THAT(message_of<ArgumentError>([&] { step_on(batch, loss, {.micro_batches = 2}); }),
-              HasSubstr("[train_step] what the loss counts has a gradient"));
+              HasSubstr("[train_step] the count of the loss has a gradient"));
 }
 
 }  // namespace

@@ -133,8 +133,9 @@ TEST(AddedGroup, AGraphSeesThatTwoOptimizersHaveIt) {
   graph.add_optimizer(other);
   graph(kBatch.images, kBatch.labels);
   growing.grow();
-  EXPECT_THAT(message_of<ArgumentError>([&] { graph(kBatch.images, kBatch.labels); }),
-              testing::HasSubstr("belongs to one that was added before. Give each its own"));
+  EXPECT_THAT(
+      message_of<ArgumentError>([&] { graph(kBatch.images, kBatch.labels); }),
+      testing::HasSubstr("belongs to an optimizer that was added before. Give each its own"));
 }
 
 // compile() does not know the optimizers, but what it captured does.
@@ -157,7 +158,7 @@ void expect_refusal(Growing& growing, const std::function<void(const Tensor&)>& 
   growing.grow();
   EXPECT_EQ(message_of<ArgumentError>([&] { step(inputs); }),
             concat("[Sgd] has ", count + 2, " parameters, and had ", count,
-                   " when this step was captured. Capture it anew behind add_group()"));
+                   " when this step was captured. Capture the step again after add_group()"));
 }
 
 TEST(AddedGroup, WhatWasCompiledIsRefused) {

@@ -122,7 +122,7 @@ TEST(Capture, RefusesToChangeWhatExistsOutside) {
   EXPECT_THAT(message_of<ArgumentError>([&] {
                 capture(step, {&x, 1});
               }),
-              HasSubstr("which exists outside of the step"));
+              HasSubstr("which exists outside the step"));
 }
 
 // A change without an operation would be made during the capture and in no run.
@@ -149,7 +149,7 @@ TEST(Capture, RefusesToChangeInputs) {
   EXPECT_THAT(message_of<ArgumentError>([&] {
                 capture(step, {&x, 1});
               }),
-              HasSubstr("which exists outside of the step"));
+              HasSubstr("which exists outside the step"));
 }
 
 // The result would not lie where the gaps are.
@@ -173,7 +173,7 @@ TEST(Capture, RefusesInputsThatAreTrained) {
   EXPECT_THAT(message_of<ArgumentError>([&] {
                 capture(step, {&x, 1});
               }),
-              HasSubstr("requires a gradient, which a captured step does not give back"));
+              HasSubstr("requires a gradient, which a captured step does not return"));
   const NoGrad guard;
   EXPECT_NO_THROW(capture(step, {&x, 1}));
 }
@@ -231,7 +231,7 @@ TEST(Capture, RefusesToAddIntoWhatNoOperationMade) {
   EXPECT_THAT(message_of<ArgumentError>([&] {
                 capture(step, {&x, 1});
               }),
-              HasSubstr("made in it by no operation, as zeros() does"));
+              HasSubstr("created in it without an operation, as by zeros()"));
 }
 
 TEST(Capture, NamesAResultThatIsUndefined) {
@@ -281,7 +281,7 @@ TEST(Capture, RefusesStateThatOneCallHandsToTheNext) {
   EXPECT_THAT(message_of<ArgumentError>([&] {
                 capture(step, {&x, 1});
               }),
-              HasSubstr("hand state over as an input"));
+              HasSubstr("pass state as an input"));
 }
 
 // A parameter that the program does not know needs no further computation.
@@ -314,7 +314,7 @@ TEST(Capture, DoesNotNest) {
   EXPECT_THAT(message_of<ArgumentError>([&] {
                 capture(outer, {&x, 1});
               }),
-              HasSubstr("being captured already"));
+              HasSubstr("already being captured"));
 }
 
 }  // namespace

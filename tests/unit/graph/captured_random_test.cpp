@@ -74,7 +74,7 @@ TEST(CapturedRandom, RefusesRandomNumbersOfAnotherGenerator) {
     EXPECT_THAT(message_of<ArgumentError>([&] {
                   capture(step, {&x, 1});
                 }),
-                HasSubstr("a generator of its own"));
+                HasSubstr("from its own generator"));
   }
   // Also at a position that the default generator has passed.
   Generator own(99);
@@ -84,7 +84,7 @@ TEST(CapturedRandom, RefusesRandomNumbersOfAnotherGenerator) {
   EXPECT_THAT(message_of<ArgumentError>([&] {
                 capture(step, {&x, 1});
               }),
-              HasSubstr("a generator of its own"));
+              HasSubstr("from its own generator"));
 }
 
 TEST(CapturedRandom, RefusesToSeedTheDefaultGenerator) {

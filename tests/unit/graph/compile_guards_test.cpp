@@ -115,7 +115,7 @@ TEST(CompileGuards, RefusesAStepThatCallsItself) {
   EXPECT_THAT(message_of<ArgumentError>([&] {
                 step({&x, 1});
               }),
-              HasSubstr("the step is called while it runs"));
+              HasSubstr("the step was called while it was running"));
   EXPECT_EQ(step({&x, 1})[0].to_vector<double>(), (Floats{2, 2}));
 }
 
@@ -140,7 +140,7 @@ TEST(CompileGuards, RefusesASecondThread) {
     return true;
   };
   EXPECT_EQ(graph(x).to_vector<double>(), (Floats{2, 2}));
-  EXPECT_THAT(message, HasSubstr("the step is called while it runs"));
+  EXPECT_THAT(message, HasSubstr("the step was called while it was running"));
 }
 
 // Whatever is decided for the sum, the caller gets the dtype that the region gives.

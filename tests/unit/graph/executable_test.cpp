@@ -210,7 +210,7 @@ TEST(Executable, RefusesReplacedGradientsThatCallsCannotRead) {
   };
   Executable executable(capture(step, {&x, 1}));
   EXPECT_THAT(message_of<ArgumentError>([&] { run(executable, x); }),
-              HasSubstr("widen made a gradient f64[2], and calls behind it were captured for f32"));
+              HasSubstr("widen made a gradient f64[2], but calls after it were captured for f32"));
 }
 
 // Adding to the old gradient would differ from the eager step, and so would dropping it.

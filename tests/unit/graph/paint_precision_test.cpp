@@ -274,7 +274,7 @@ TEST(PaintPrecision, LeavesWhatMayNotBeCast) {
 )");
   EXPECT_EQ(paints_of(program),
             "cast -, relu -, one_hot -, cross_entropy -, add -, exp f32, add -, matmul -, watch -");
-  EXPECT_EQ(program.nodes[0].reason, "it is the cast that was asked for");
+  EXPECT_EQ(program.nodes[0].reason, "it is an explicitly requested cast");
 }
 
 TEST(PaintPrecision, RulesOfTheUserWin) {

@@ -86,7 +86,7 @@ TEST(PassRunner, LeavesOutWhatTheEnvironmentNames) {
 
 TEST(PassRunner, RefusesNamesThatNoPassHas) {
   constexpr const char* kMessage =
-      "[graph] there is no pass `fold_cast` to leave out. There are fold_casts, dead_code";
+      "[graph] there is no pass `fold_cast` to leave out. Known passes are fold_casts, dead_code";
   EXPECT_EQ(message_of<ArgumentError>([] { PassRunner(kPasses, {.disabled = {"fold_cast"}}); }),
             kMessage);
   const DisabledPasses environment("dead_code,fold_cast");
@@ -103,8 +103,8 @@ TEST(PassRunner, NamesThePassThatBreaksTheProgram) {
     PassRunner({kDeadCode, breaks, kFoldCasts}).run(program);
   });
   EXPECT_EQ(message,
-            "[graph] the program is wrong after the pass breaks: [graph] the program returns %4, "
-            "which nothing makes");
+            "[graph] the program is invalid after the pass breaks: [graph] the program returns %4, "
+            "which nothing computes");
 }
 
 TEST(PassRunner, LooksAtTheProgramBeforeTheFirstPass) {

@@ -112,11 +112,12 @@ TEST(Regions, CallsThatAreLeftOutInMixedPrecisionAreNamed) {
     return {y.dtype() == DType::kBf16 ? y : exp(y)};
   };
   const Tensor x = ones({4, 4});
-  EXPECT_THAT(message_of<ArgumentError>([&] {
-                compile(shorter)({&x, 1});
-              }),
-              testing::HasSubstr("other calls where values have other dtypes: 1 when they are made "
-                                 "in mixed precision, and 2 else. Decide by"));
+  EXPECT_THAT(
+      message_of<ArgumentError>([&] {
+        compile(shorter)({&x, 1});
+      }),
+      testing::HasSubstr("different calls when values have different dtypes: 1 when they are made "
+                         "in mixed precision, and 2 else. Decide by"));
 }
 
 }  // namespace

@@ -42,11 +42,9 @@ TEST(GraphReport, CallsHaveTheDtypeAndReasonOfTheirPaint) {
 )");
   paint_precision(program);
   EXPECT_EQ(described(painted_calls(program)),
-            "fc: linear bf16 white, it gains from 16 bits\n"
-            "relu bf16 white, next to linear\n"
-            "exp f32 black, it needs f32\n"
-            "cast f64 none, it is the cast that was asked for\n"
-            "relu f32 none, outside of mixed precision\n");
+            "fc: linear bf16 white, it gains from 16 bits\nrelu bf16 white, next to linear\nexp "
+            "f32 black, it needs f32\ncast f64 none, it is an explicitly requested cast\nrelu f32 "
+            "none, outside mixed precision\n");
 }
 
 TEST(GraphReport, WithoutPaintCallsTakeWhatComes) {
@@ -59,9 +57,8 @@ TEST(GraphReport, WithoutPaintCallsTakeWhatComes) {
 }
 )");
   EXPECT_EQ(described(painted_calls(program)),
-            "relu bf16 none, outside of mixed precision\n"
-            "add f32 none, outside of mixed precision\n"
-            "add i64 none, outside of mixed precision\n");
+            "relu bf16 none, outside mixed precision\nadd f32 none, outside mixed precision\nadd "
+            "i64 none, outside mixed precision\n");
 }
 
 TEST(GraphReport, CountsNodesAndStates) {

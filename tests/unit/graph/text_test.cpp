@@ -145,8 +145,8 @@ TEST(ProgramText, RulesOfTheUserAreShownAndNotReadBack) {
   const std::string text = to_text(program);
   EXPECT_EQ(text, "program(x: f32[2]) {\n  %0: f32[2] = relu(x) [O1/f16 rules]\n  return\n}\n");
   EXPECT_EQ(message_of<ArgumentError>([&] { parse_program(text); }),
-            "[program] line 2: the text does not tell what the rules of the user are. Only "
-            "policies without such rules can be read");
+            "[program] line 2: the text does not contain the user's rules. Only policies without "
+            "such rules can be read");
 }
 
 // The message for a program with one line between `program(x: f32[2]) {` and `return`.
@@ -159,7 +159,7 @@ TEST(ProgramText, SaysWhatIsWrongInWhichLine) {
   EXPECT_EQ(fault_of("%0: f32[2] = reul(x)"),
             "[program] line 2: there is no operation \"reul\". `mezzo ops` lists them");
   EXPECT_EQ(fault_of("%0: f32[2] = relu(%0)"),
-            "[program] line 2: %0 is used before it is defined. Define it in a line above");
+            "[program] line 2: %0 is used before it is defined. Define it in an earlier line");
   EXPECT_EQ(fault_of("x: f32[2] = relu(x)"),
             "[program] line 2: x is defined twice. Rename one of the two");
   EXPECT_EQ(fault_of("%0: f32[2], %0: f32[2] = relu(x)"),
@@ -167,7 +167,7 @@ TEST(ProgramText, SaysWhatIsWrongInWhichLine) {
   EXPECT_EQ(fault_of("%0: f33[2] = relu(x)"),
             "[program] line 2: expected a dtype, found \"f33[2] = relu(x)\"");
   EXPECT_EQ(fault_of("%0: f32[-2] = relu(x)"),
-            "[program] line 2: expected sizes such as [2, 3], up to 6 that are not negative, found "
+            "[program] line 2: expected sizes such as [2, 3], at most 6 and none negative, found "
             "\"[-2] = relu(x)\"");
   EXPECT_EQ(fault_of("%0: f32[4294967296, 4294967296] = relu(x)"),
             "[program] line 2: expected sizes whose bytes can be counted, found "
@@ -176,8 +176,8 @@ TEST(ProgramText, SaysWhatIsWrongInWhichLine) {
             "[program] line 2: expected strides whose bytes can be counted, found "
             "\"[4611686018427387904] = relu(x)\"");
   EXPECT_EQ(fault_of("%0: f32[2] channels_last = relu(x)"),
-            "[program] line 2: expected 4 sizes, for they are channels_last, found "
-            "\"[2] channels_last = relu(x)\"");
+            "[program] line 2: expected 4 sizes, because the format is channels_last, found \"[2] "
+            "channels_last = relu(x)\"");
   EXPECT_EQ(fault_of("%0: f32[2] strides=[1, 1] = relu(x)"),
             "[program] line 2: expected one stride per size, found \"[1, 1] = relu(x)\"");
   EXPECT_EQ(fault_of("%0: f32[2] relu(x)"),
@@ -200,7 +200,7 @@ TEST(ProgramText, ReadsNoFurtherThanItsEnd) {
             "[program] line 3: expected a return line and a closing brace, found the end of the "
             "line");
   EXPECT_EQ(message_of<ArgumentError>([] { parse_program("program() {\n  return\n}\nmore\n"); }),
-            "[program] line 4: expected nothing behind the closing brace, found \"more\"");
+            "[program] line 4: expected nothing after the closing brace, found \"more\"");
   EXPECT_EQ(message_of<ArgumentError>([] { parse_program("graph() {"); }),
             "[program] line 1: expected \"program(\", found \"graph() {\"");
 }

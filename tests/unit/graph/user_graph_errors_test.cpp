@@ -65,7 +65,7 @@ TEST(UserGraphErrors, InputsAndOptimizers) {
   Training training;
   graph.add_optimizer(training.optimizer);
   EXPECT_THAT(message_of<ArgumentError>([&] { graph.add_optimizer(training.optimizer); }),
-              HasSubstr("belongs to one that was added before"));
+              HasSubstr("belongs to an optimizer that was added before"));
   optim::Sgd other({ones({1}).set_requires_grad(true)}, {.lr = 1});
   EXPECT_THAT(message_of<ArgumentError>([&] { graph.add_optimizer(other, {.max_grad_norm = -1}); }),
               HasSubstr("max_grad_norm must be positive: -1"));

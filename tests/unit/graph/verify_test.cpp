@@ -39,25 +39,25 @@ std::string fault_with(std::string_view from, std::string_view to) {
 
 TEST(Verify, ResultsMustBeWhatTheOperationMakes) {
   EXPECT_EQ(fault_with("%0: bf16[4, 3, 8, 8] channels_last", "%0: f16[4, 3, 8, 8] channels_last"),
-            "[graph] the operation makes bf16[4, 3, 8, 8] channels_last of these inputs: "
-            "%0: f16[4, 3, 8, 8] channels_last = cast(x) {dtype=bf16}");
+            "[graph] the operation computes bf16[4, 3, 8, 8] channels_last of these inputs: %0: "
+            "f16[4, 3, 8, 8] channels_last = cast(x) {dtype=bf16}");
   EXPECT_EQ(fault_with("%0: bf16[4, 3, 8, 8] channels_last", "%0: bf16[4, 3, 8, 8]"),
-            "[graph] the operation makes bf16[4, 3, 8, 8] channels_last of these inputs: "
-            "%0: bf16[4, 3, 8, 8] = cast(x) {dtype=bf16}");
+            "[graph] the operation computes bf16[4, 3, 8, 8] channels_last of these inputs: %0: "
+            "bf16[4, 3, 8, 8] = cast(x) {dtype=bf16}");
   EXPECT_EQ(fault_with("%2: bf16[4, 3, 5]", "%2: bf16[4, 3, 6]"),
-            "[graph] the operation makes bf16[4, 3, 5] of these inputs: "
-            "%2: bf16[4, 3, 6] = linear(m, weight, _)");
+            "[graph] the operation computes bf16[4, 3, 5] of these inputs: %2: bf16[4, 3, 6] = "
+            "linear(m, weight, _)");
   EXPECT_EQ(fault_with("[1, 15, 5]", "[1, 12, 5]"),
-            "[graph] the operation makes bf16[5, 4, 3] strides=[1, 15, 5] of these inputs: "
-            "%4: bf16[5, 4, 3] strides=[1, 12, 5] = permute(%2) {shape=[2, 0, 1]}");
+            "[graph] the operation computes bf16[5, 4, 3] strides=[1, 15, 5] of these inputs: %4: "
+            "bf16[5, 4, 3] strides=[1, 12, 5] = permute(%2) {shape=[2, 0, 1]}");
   EXPECT_EQ(fault_with("linear(m, weight)", "linear(m, mean)").substr(0, 25),
             "[graph] [linear] weight m");
 }
 
 TEST(Verify, AViewMustExist) {
-  EXPECT_EQ(fault_with("reshape(%3)", "reshape(%4)"),
-            "[graph] no view of that input is such a result: "
-            "%5: bf16[60] = reshape(%4) {shape=[60]}");
+  EXPECT_EQ(
+      fault_with("reshape(%3)", "reshape(%4)"),
+      "[graph] such a result is not a view of that input: %5: bf16[60] = reshape(%4) {shape=[60]}");
 }
 
 // A program that was read may have attributes that no function would create.
@@ -74,13 +74,13 @@ TEST(Verify, AttributesMustSuitTheInput) {
       fault_of("%0: f32[4] = sum(x) {axes=[-1] keepdim=false f32_result=false}").substr(0, 41),
       "[graph] [sum] an axis is negative: [-1]. ");
   EXPECT_EQ(fault_of("%0: f32[6, 6] strides=[1, 1] = permute(x) {shape=[1, 1]}").substr(0, 48),
-            "[graph] [permute] [1, 1] is no order of 2 axes. ");
+            "[graph] [permute] [1, 1] is not a permutation of 2 axes. ");
   EXPECT_EQ(fault_of("%0: f32[4, 6] = permute(x) {shape=[0, 4294967296]}").substr(0, 43),
             "[graph] [permute] [0, 4294967296] is no ord");
   EXPECT_EQ(fault_of("%0: f32[5, 6] strides=[0, 1] = expand(x) {shape=[5, 6]}").substr(0, 60),
             "[graph] [expand] shapes cannot be broadcast together: [4, 6]");
   EXPECT_EQ(fault_of("%0: f32[2, 4, 6] = reshape(x) {shape=[2, 4, 6]}").substr(0, 48),
-            "[graph] no view of that input is such a result: ");
+            "[graph] such a result is not a view of that input: ");
   EXPECT_EQ(fault_of("%0: f32[2, 6] = slice(x) {axis=0 start=3 count=2 step=1}").substr(0, 71),
             "[graph] [slice] f32[4, 6] has no such elements: {axis=0 start=3 count=2");
 }
@@ -97,15 +97,15 @@ TEST(Verify, WhatIsWrittenOverMustBeThereAndAsLarge) {
             "[graph] writes over m, which takes 192 bytes instead of 1536: "
             "%1: bf16[4, 3, 8, 8] channels_last = relu(%0) over(m)");
   EXPECT_EQ(fault_with("over(%0)", "over(%0, %0)"),
-            "[graph] more values to write over than results: "
-            "%1: bf16[4, 3, 8, 8] channels_last = relu(%0) over(%0, %0)");
+            "[graph] more values to overwrite than results: %1: bf16[4, 3, 8, 8] channels_last = "
+            "relu(%0) over(%0, %0)");
   Program program = parse_program(kGood);
   program.nodes[1].over.push_back(kNoValue);  // an operation may omit results
   EXPECT_NO_THROW(verify(program));
   program.nodes[1].over = program.nodes[1].outputs;
   EXPECT_EQ(message_of<ArgumentError>([&] { verify(program); }),
-            "[graph] writes over %1, which is made later: "
-            "%1: bf16[4, 3, 8, 8] channels_last = relu(%0) over(%1)");
+            "[graph] writes over %1, which is computed later: %1: bf16[4, 3, 8, 8] channels_last = "
+            "relu(%0) over(%1)");
 }
 
 // A result that overwrites another value's elements has its layout.
@@ -141,32 +141,35 @@ std::string fault_after(void (*change)(Program&)) {
 
 TEST(Verify, ValuesMustBeMadeOnceAndBeforeTheyAreRead) {
   EXPECT_EQ(fault_after([](Program& p) { std::swap(p.nodes[0], p.nodes[1]); }),
-            "[graph] reads %0, which is made later: %1: f32[2] = relu(%0)");
+            "[graph] reads %0, which is computed later: %1: f32[2] = relu(%0)");
   EXPECT_EQ(fault_after([](Program& p) { p.nodes.erase(p.nodes.begin() + 1); }),
-            "[graph] reads %1, which nothing makes: %2: f32[2] = relu(%1)");
+            "[graph] reads %1, which nothing computes: %2: f32[2] = relu(%1)");
   EXPECT_EQ(fault_after([](Program& p) { p.nodes.pop_back(); }),
-            "[graph] the program returns %2, which nothing makes");
+            "[graph] the program returns %2, which nothing computes");
   EXPECT_EQ(fault_after([](Program& p) { p.nodes[1].outputs = p.nodes[0].outputs; }),
-            "[graph] %0 is made twice: %0: f32[2] = relu(%0)");
+            "[graph] %0 is computed twice: %0: f32[2] = relu(%0)");
   EXPECT_EQ(fault_after([](Program& p) {
               p.nodes[1].outputs = {3, 3};
             }),
-            "[graph] %1 is made twice: %1: f32[2], %1: f32[2] = relu(%0)");
+            "[graph] %1 is computed twice: %1: f32[2], %1: f32[2] = relu(%0)");
   EXPECT_EQ(fault_after([](Program& p) { p.nodes[1].inputs = {77}; }),
-            "[graph] reads %?, which nothing makes: %1: f32[2] = relu(%?)");
+            "[graph] reads %?, which nothing computes: %1: f32[2] = relu(%?)");
   EXPECT_EQ(fault_after([](Program& p) { p.outputs = {77}; }),
-            "[graph] the program returns %?, which nothing makes");
+            "[graph] the program returns %?, which nothing computes");
 }
 
 TEST(Verify, KindsMustAgreeWithPlaces) {
   EXPECT_EQ(fault_after([](Program& p) { p.nodes[1].outputs = {1}; }),
             "[graph] the result w is an input or a state of the program: w: f32[2] = relu(%0)");
-  EXPECT_EQ(fault_after([](Program& p) { p.values[0].kind = ValueKind::kState; }),
-            "[graph] x is listed as an input 1 times. Inputs must be so once, others never");
-  EXPECT_EQ(fault_after([](Program& p) { p.inputs.clear(); }),
-            "[graph] x is listed as an input 0 times. Inputs must be so once, others never");
-  EXPECT_EQ(fault_after([](Program& p) { p.inputs.push_back(0); }),
-            "[graph] x is listed as an input 2 times. Inputs must be so once, others never");
+  EXPECT_EQ(
+      fault_after([](Program& p) { p.values[0].kind = ValueKind::kState; }),
+      "[graph] x is listed as an input 1 times. Inputs must be listed once, other values never");
+  EXPECT_EQ(
+      fault_after([](Program& p) { p.inputs.clear(); }),
+      "[graph] x is listed as an input 0 times. Inputs must be listed once, other values never");
+  EXPECT_EQ(
+      fault_after([](Program& p) { p.inputs.push_back(0); }),
+      "[graph] x is listed as an input 2 times. Inputs must be listed once, other values never");
   EXPECT_EQ(fault_after([](Program& p) { p.values[3].name = "w"; }),
             "[graph] two values are called w. A text could not tell them apart");
 }

@@ -253,7 +253,7 @@ TEST(Onnx, ChoicesOfTokens) {
   model.ParseFromString(text(mask));
   EXPECT_EQ(model.graph().output(0).type().tensor_type().elem_type(), onnx::TensorProto::BOOL);
   Net part([](const Tensor& x) { return lt(x, 2.5); });
-  EXPECT_THROW(text(part), UnsupportedError) << "2.5 is not whole";
+  EXPECT_THROW(text(part), UnsupportedError) << "2.5 is not an integer";
 }
 
 // Attention with a mask and positions, as in a language model.

@@ -61,9 +61,9 @@ TEST(AtomicFile, IsClosedOnceItIsCommitted) {
   AtomicFile file(path);
   file.write(bytes_of({1}));
   file.commit();
-  const std::string closed = "[file] " + path +
-                             ": commit() has closed the file. Make another AtomicFile to write it "
-                             "again";
+  const std::string closed =
+      "[file] " + path +
+      ": commit() has closed the file. Create another AtomicFile to write it again";
   EXPECT_EQ(message_of<ArgumentError>([&] { file.commit(); }), closed);
   EXPECT_EQ(message_of<ArgumentError>([&] { file.write(bytes_of({2})); }), closed);
   EXPECT_EQ(TempFolder::read(path), Bytes({1}));
@@ -219,7 +219,7 @@ TEST(AtomicFile, OfTwoWritersAtMostOneCommits) {
     first.write(bytes_of({1}));
     second.write(bytes_of({2}));
     EXPECT_THAT(message_of<FileError>([&] { first.commit(); }),
-                HasSubstr("Let one writer at a time write it"));
+                HasSubstr("Use one writer at a time"));
     second.commit();
   }
   EXPECT_EQ(TempFolder::read(path), Bytes({2}));

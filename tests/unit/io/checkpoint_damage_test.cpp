@@ -68,8 +68,8 @@ TEST_F(DamagedCheckpointTest, SaysWhatHappened) {
   ASSERT_EQ(found.damaged.size(), 1U);
   EXPECT_EQ(found.damaged[0].path, folder_.path(newest_));
   EXPECT_EQ(found.damaged[0].problem, problem);
-  EXPECT_THAT(log.lines, ElementsAre("a checkpoint is passed over: " + problem,
-                                     "the newest sound checkpoint is " +
+  EXPECT_THAT(log.lines, ElementsAre("a checkpoint is skipped: " + problem,
+                                     "the newest intact checkpoint is " +
                                          folder_.path("000001-step-10") + ", step 10"));
 }
 
@@ -132,9 +132,9 @@ TEST_F(DamagedCheckpointTest, FilesThatHoldOtherTensorsThanListedAreFound) {
     return reason();
   };
   EXPECT_THAT(reason_with({"z.weight", "a.weight"}),
-              HasSubstr("it has the tensor 'a.steps', the manifest does not"));
+              HasSubstr("it has the tensor 'a.steps', which the manifest does not list"));
   EXPECT_THAT(reason_with({"z.weight", "a.weight", "a.steps", "b"}),
-              HasSubstr("it has no tensor 'b', the manifest lists it"));
+              HasSubstr("it has no tensor 'b', which the manifest lists"));
 }
 
 // Listing a folder reads no more than sizes.
@@ -152,8 +152,8 @@ TEST_F(DamagedCheckpointTest, WithoutASoundOneEachIsExplained) {
   folder_.write("000001-step-10/model.safetensors", {});
   EXPECT_THAT(message_of<FileError>([&] { read_latest_checkpoint(folder_.path()); }),
               AllOf(StartsWith("[checkpoint] " + folder_.path() +
-                               ": none of its 2 checkpoints is sound. Restore one of them, or "
-                               "start anew in another folder: [checkpoint] "),
+                               ": none of its 2 checkpoints is intact. Restore one of them, or "
+                               "start again in another folder: [checkpoint] "),
                     HasSubstr(newest_ + "/manifest.json: it does not begin with its checksum"),
                     HasSubstr("; [checkpoint] " + folder_.path("000001-step-10") +
                               "/model.safetensors: damaged: it has 0 bytes")));
@@ -254,7 +254,7 @@ std::vector<MalformedManifest> malformed_manifests() {
       {sealed("}x"), "not JSON, up to its byte"},
       {sealed(""), "not JSON"},
       {sealed({",\0}", 3}), "not JSON: its byte"},
-      {sealed(R"(,"a":1e999})"), "a number without end"},
+      {sealed(R"(,"a":1e999})"), "a number that is not finite"},
       {sealed(",\"a\":" + std::string(100'000, '[')), "too deeply nested"},
       {sealed(R"(,"a":[[[[[[{}]]]]]]})"), "too deeply nested"},
       {sealed(R"(,"version":1,"version":1})"), "'version' occurs twice"},
@@ -266,11 +266,11 @@ std::vector<MalformedManifest> malformed_manifests() {
        "written in version 2 of the format, this program reads version 1"},
       {sealed(R"(,"format":"mezzo checkpoint","version":0})"),
        "written in version 0 of the format, this program reads version 1"},
-      {sealed(R"(,"format":"mezzo checkpoint","version":-1})"), "not a whole number from 0 on"},
+      {sealed(R"(,"format":"mezzo checkpoint","version":-1})"), "not an integer of at least 0"},
       {with(R"("extra":1)"), "has the unknown field 'extra'"},
       {with(R"("files":[])"), "has no 'step'"},
-      {with(R"("step":-1)"), "'step' is not a whole number"},
-      {with(R"("step":1.0)"), "'step' is not a whole number"},
+      {with(R"("step":-1)"), "'step' is not an integer"},
+      {with(R"("step":1.0)"), "'step' is not an integer"},
       {with(R"("step":9223372036854775808)"), "'step' is too large"},
       {with(R"("step":1,"score":1)"), "'score' is not a number"},
       {with(R"("step":1,"score":{"number":"x"})"), "'score' is not a number"},
@@ -287,14 +287,14 @@ std::vector<MalformedManifest> malformed_parts() {
       {with_files("1"), "an entry of 'files': is not an object"},
       {with_file(""), "has no 'file'"},
       {with_file(R"("file":"a.safetensors","x":1)"), "unknown field 'x'"},
-      {with_file(file + R"("../a.safetensors")"), "is not a name that mezzo gives"},
-      {with_file(file + R"("a.b.safetensors")"), "is not a name that mezzo gives"},
-      {with_file(file + R"(".safetensors")"), "is not a name that mezzo gives"},
-      {with_file(file + R"("a")"), "is not a name that mezzo gives"},
+      {with_file(file + R"("../a.safetensors")"), "is not a file name that mezzo uses"},
+      {with_file(file + R"("a.b.safetensors")"), "is not a file name that mezzo uses"},
+      {with_file(file + R"(".safetensors")"), "is not a file name that mezzo uses"},
+      {with_file(file + R"("a")"), "is not a file name that mezzo uses"},
       {with_file(file + "7"), "'file' is not text"},
       {with_files("{" + file + R"("a.safetensors"},{)" + file + R"("a.safetensors"})"),
        "it lists 'a.safetensors' twice"},
-      {with_file(R"("file":"a.safetensors","bytes":-1)"), "'bytes' is not a whole number"},
+      {with_file(R"("file":"a.safetensors","bytes":-1)"), "'bytes' is not an integer"},
       {with_file(R"("file":"a.safetensors","bytes":1,"crc32c":"0")"), "eight hexadecimal digits"},
       {with_file(R"("file":"a.safetensors","bytes":1,"crc32c":"00000000","tensors":1)"),
        "'tensors' is not a list"},
@@ -303,7 +303,7 @@ std::vector<MalformedManifest> malformed_parts() {
       {with_random("[]"), "'random': is not an object"},
       {with_random(R"({"a":1})"), "the random stream 'a': is not an object"},
       {with_random(R"({"a":{"seed":1}})"), "the random stream 'a': has no 'offset'"},
-      {with_random(R"({"a":{"seed":1,"offset":-1}})"), "'offset' is not a whole number"},
+      {with_random(R"({"a":{"seed":1,"offset":-1}})"), "'offset' is not an integer"},
       {with_random(R"({"a":{"seed":1,"offset":1,"x":1}})"), "unknown field 'x'"},
       {with_values("1"), "'values': is not an object"},
       {with_values(R"({"a":1})"), "the section 'a': is not an object"},

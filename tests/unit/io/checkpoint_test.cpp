@@ -236,7 +236,7 @@ TEST(Checkpoint, WithoutOneReadingSaysSo) {
   write_checkpoint(folder.path(), {});
   EXPECT_THAT(
       message_of<FileError>([&] { read_best_checkpoint(folder.path(), KeepBest::kLowest); }),
-      HasSubstr("it has no sound checkpoint with a score"));
+      HasSubstr("it has no intact checkpoint with a score"));
   EXPECT_THROW(read_best_checkpoint(folder.path(), KeepBest::kNone), ArgumentError);
 }
 
@@ -280,10 +280,10 @@ TEST(Checkpoint, OneWriterAtATime) {
   {
     const FolderLock lock(folder.path());
     EXPECT_TRUE(lock.is_held());
-    EXPECT_EQ(message_of<FileError>([&] { write_checkpoint(folder.path(), {.step = 2}); }),
-              "[checkpoint] " + folder.path() +
-                  ": another process is writing a checkpoint into it. Give each run a folder of "
-                  "its own");
+    EXPECT_EQ(
+        message_of<FileError>([&] { write_checkpoint(folder.path(), {.step = 2}); }),
+        "[checkpoint] " + folder.path() +
+            ": another process is writing a checkpoint into it. Give each run its own folder");
     EXPECT_EQ(read_latest_checkpoint(folder.path()).checkpoint.step, 1);
   }
   write_checkpoint(folder.path(), {.step = 2});

@@ -160,7 +160,7 @@ std::vector<MalformedNpy> malformed_starts() {
       {"seven bytes", bytes_of("\x93NUMPY\1"), "short file: it has 7 bytes"},
       {"no length", bytes_of({"\x93NUMPY\1\0\1", 9}), "short file: it has 9 bytes"},
       {"other magic", bytes_of("\x94NUMPY\1\1    "), "not an .npy file"},
-      {"a zip archive", bytes_of("PK\3\4........"), "of an .npz archive, unpack the arrays"},
+      {"a zip archive", bytes_of("PK\3\4........"), "for an .npz archive, unpack the arrays"},
       {"version 4", version_4, "version 4.0 of the format"},
       {"version 1.1", version_1_1, "version 1.1 of the format"},
       {"too long a header", long_header, "at most 10000 are allowed"},
@@ -190,9 +190,9 @@ std::vector<MalformedNpy> malformed_dicts() {
       bad_dict("shape is a number", dict_of("|u1", "4"), "expected '('"),
       bad_dict("brackets of a number", dict_of("|u1", "(4)"), "expected a comma"),
       bad_dict("a list of sizes", dict_of("|u1", "[4]"), "expected '('"),
-      bad_dict("negative size", dict_of("|u1", "(-4,)"), "expected a whole number from 0 on"),
+      bad_dict("negative size", dict_of("|u1", "(-4,)"), "expected an integer of at least 0"),
       bad_dict("fraction", dict_of("|u1", "(4.0,)"), "expected ','"),
-      bad_dict("only a comma", dict_of("|u1", "(,)"), "expected a whole number"),
+      bad_dict("only a comma", dict_of("|u1", "(,)"), "expected an integer"),
       bad_dict("size over 64 bits", dict_of("|u1", "(18446744073709551616,)"), "impossible size"),
       bad_dict("size over 63 bits", dict_of("|u1", "(9223372036854775808,)"), "impossible size"),
       bad_dict("seven dimensions", dict_of("|u1", "(1,1,1,1,1,1,4)"), "more than 6 dimensions"),
@@ -203,7 +203,7 @@ std::vector<MalformedNpy> malformed_contents() {
   const auto dtype = [](std::string_view name) {
     return bad_dict(
         std::string("dtype ") + std::string(name), dict_of(name, "(2,)"),
-        "its dtype is '" + std::string(name) + "', mezzo has f16 f32 f64 i32 i64 u8 bool");
+        "its dtype is '" + std::string(name) + "', mezzo supports f16 f32 f64 i32 i64 u8 bool");
   };
   return {
       dtype("<i2"),
@@ -300,8 +300,8 @@ TEST(Npy, FilesHoldTheSameBytes) {
 
 TEST(Npy, RefusesWhatNumpyDoesNotHave) {
   EXPECT_EQ(message_of<ArgumentError>([] { serialize_npy(zeros({2}, DType::kBf16)); }),
-            "[npy] numpy has no bf16: bf16[2]. Cast it to f32, which holds every bf16, or write "
-            "safetensors");
+            "[npy] numpy has no bf16: bf16[2]. Cast it to f32, which holds every bf16 value, or "
+            "write safetensors");
   EXPECT_THAT(message_of<ArgumentError>([] { serialize_npy(Tensor()); }),
               HasSubstr("the tensor is undefined"));
 }

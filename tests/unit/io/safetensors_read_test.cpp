@@ -119,13 +119,13 @@ std::vector<MalformedSafetensors> malformed_entries() {
 std::vector<MalformedSafetensors> malformed_dtypes_and_shapes() {
   return {
       {"unknown dtype", file_bytes(header_of("F33", "[1]", "[0,4]"), 4),
-       "tensor 'a' has the dtype 'F33', mezzo has BOOL U8 F16 BF16 I32 F32 F64 I64"},
+       "tensor 'a' has the dtype 'F33', mezzo supports BOOL U8 F16 BF16 I32 F32 F64 I64"},
       {"dtype that mezzo lacks", file_bytes(header_of("F8_E4M3", "[4]", "[0,4]"), 4),
        "tensor 'a' has the dtype 'F8_E4M3'"},
       {"dtype is a number", file_bytes(entry(R"("dtype":8)")), "found 8 as 'dtype', expected text"},
       {"shape is text", file_bytes(entry(R"("shape":"4")")), "found the text '4' as 'shape'"},
       {"negative size", file_bytes(header_of("U8", "[-4]", "[0,4]"), 4), "found -4 as 'shape'"},
-      {"negative zero", file_bytes(header_of("U8", "[-0]", "[0,0]")), "expected a whole number"},
+      {"negative zero", file_bytes(header_of("U8", "[-0]", "[0,0]")), "expected an integer"},
       {"fractional size", file_bytes(header_of("U8", "[4.0]", "[0,4]"), 4),
        "found '4.0' as 'shape'"},
       {"size as power", file_bytes(header_of("U8", "[4e0]", "[0,4]"), 4), "found '4e0' as 'shape'"},
@@ -142,9 +142,10 @@ std::vector<MalformedSafetensors> malformed_dtypes_and_shapes() {
 std::vector<MalformedSafetensors> malformed_places() {
   return {
       {"one offset", file_bytes(header_of("U8", "[4]", "[4]"), 4), "1 data offsets, expected"},
-      {"three offsets", file_bytes(header_of("U8", "[4]", "[0,4,4]"), 4), "expected two whole"},
-      {"fractional offset", file_bytes(header_of("U8", "[4]", "[0,4.5]"), 4), "expected two whole"},
-      {"negative offset", file_bytes(header_of("U8", "[4]", "[-1,3]"), 4), "expected two whole"},
+      {"three offsets", file_bytes(header_of("U8", "[4]", "[0,4,4]"), 4), "expected two integers"},
+      {"fractional offset", file_bytes(header_of("U8", "[4]", "[0,4.5]"), 4),
+       "expected two integers"},
+      {"negative offset", file_bytes(header_of("U8", "[4]", "[-1,3]"), 4), "expected two integers"},
       {"backwards", file_bytes(two("[0,4]", "[4,0]"), 8),
        "its data offsets are 4 to 0, which go backwards"},
       {"a hole at the start", file_bytes(header_of("U8", "[4]", "[4,8]"), 8),

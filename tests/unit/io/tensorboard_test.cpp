@@ -319,14 +319,14 @@ TEST(EventWriter, RefusesWhatItCannotSay) {
   histogram.counts = {1};
   refuses([&] { writer.add_histogram("a", histogram, 1); }, "2 limits and 1 counts");
   histogram.counts = {1, 1};
-  refuses([&] { writer.add_histogram("a", histogram, 1); }, "do not rise");
+  refuses([&] { writer.add_histogram("a", histogram, 1); }, "do not increase");
   histogram.limits = {1, NAN};
   refuses([&] { writer.add_histogram("a", histogram, 1); }, "a limit of the histogram is NaN");
   refuses([&] { writer.add_histogram("a", {.limits = {NAN}, .counts = {1}}, 1); }, "is NaN");
   histogram.limits = {1, 2};
   histogram.counts = {1, -1};
   refuses([&] { writer.add_histogram("a", histogram, 1); }, "a count that is negative or NaN");
-  refuses([&] { writer.add_image("a", {}, 1); }, "0 bytes that do not begin like one");
+  refuses([&] { writer.add_image("a", {}, 1); }, "0 bytes that do not start with its signature");
   refuses([&] { writer.add_image("a", png_start(5), 1); }, "not a PNG file");
   EXPECT_EQ(hex(contents(writer.path())), kVersionRecord);
   EXPECT_THAT(message_of<FileError>([] { EventWriter("/proc/none"); }), HasSubstr("[tensorboard]"));

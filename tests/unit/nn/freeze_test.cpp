@@ -46,10 +46,9 @@ TEST(ParametersMatching, AreThoseOfModulesAndThoseOfTheName) {
   for (const char* pattern : {"layer1", "layer1.*"}) {
     EXPECT_EQ(parameters_matching(*resnet, pattern, "test").size(), 18U) << pattern;
   }
-  EXPECT_THAT(
-      message_of<ArgumentError>([&] { parameters_matching(net, "head", "test"); }),
-      HasSubstr("[test] no parameter belongs to `head`. Patterns are of paths of modules or "
-                "names of parameters, such as fc.bias"));
+  EXPECT_THAT(message_of<ArgumentError>([&] { parameters_matching(net, "head", "test"); }),
+              HasSubstr("[test] no parameter belongs to `head`. Patterns match paths of modules or "
+                        "names of parameters, such as fc.bias"));
 }
 
 TEST(Freeze, TakesGradientsAndStatisticsAway) {
@@ -58,7 +57,7 @@ TEST(Freeze, TakesGradientsAndStatisticsAway) {
   EXPECT_THAT(frozen.parameters, ElementsAre("conv.weight", "conv.bias", "bn.weight", "bn.bias"));
   EXPECT_THAT(frozen.norms, ElementsAre("bn"));
   EXPECT_EQ(frozen.numbers, 2 * 9 + 2 + 2 + 2);
-  EXPECT_EQ(describe_frozen(net), "4 of 6 parameters (24 of 123 numbers), 1 batch norm");
+  EXPECT_EQ(describe_frozen(net), "4 of 6 parameters (24 of 123 values), 1 batch norm");
   EXPECT_TRUE(net.is_training());
   EXPECT_FALSE(net.bn.is_training());
   const std::vector<float> mean = net.bn.running_mean().to_vector<float>();

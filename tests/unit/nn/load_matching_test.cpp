@@ -73,7 +73,7 @@ TEST(LoadMatching, AStateThatFitsNowhereIsRefused) {
   HeadedNet to(2);
   const std::vector<float> before = numbers_of(to.body.weight());
   EXPECT_THAT(message_of<ArgumentError>([&] { load_matching(to, from.state()); }),
-              HasSubstr("[load_matching] the state has nothing that fits the module; different: "));
+              HasSubstr("[load_matching] no entry of the state fits the module; different: "));
   std::vector<NamedTensor> twice = HeadedNet(2).state();
   twice.push_back(twice.front());
   EXPECT_THROW(load_matching(to, twice), ArgumentError);

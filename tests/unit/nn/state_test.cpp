@@ -56,10 +56,10 @@ TEST(State, AllFaultsAreInOneMessageAndNothingChanges) {
                                                {"head.bias", ones({1})},
                                                {"head.weight", ones({1})}};
   EXPECT_EQ(message_of([&] { net.load_state(state); }),
-            "[load_state] the state does not fit the module; missing: second.weight, "
-            "second.calls; unexpected: head.bias, head.weight; different: first.weight is f32[2] "
-            "here but f32[3] there, first.calls is i64[] here but f32[] there. Load with strict = "
-            "false to take only the names in common");
+            "[load_state] the state does not fit the module; missing: second.weight, second.calls; "
+            "unexpected: head.bias, head.weight; different: first.weight is f32[2] here but f32[3] "
+            "there, first.calls is i64[] here but f32[] there. Load with strict = false to load "
+            "only the names in common");
   EXPECT_EQ(net.parameters()[0].to_vector<float>(), (Floats{1, 1}));
 }
 

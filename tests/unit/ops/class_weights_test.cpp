@@ -306,8 +306,8 @@ TEST(ClassWeights, RefusesWhatDoesNotFit) {
     return message_of<ArgumentError>([&] { cross_entropy(logits, of, options); });
   };
   EXPECT_EQ(error_of(labels, {.class_weights = ones({4})}),
-            "[cross_entropy] the class weights are f32[4], and there are 3 classes. Give each a "
-            "floating weight");
+            "[cross_entropy] the class weights are f32[4], and there are 3 classes. Give each one "
+            "a floating-point weight");
   EXPECT_THAT(error_of(labels, {.class_weights = zeros({3}, DType::kI64)}),
               testing::HasSubstr("the class weights are i64[3]"));
   const CrossEntropyOptions weighted{.class_weights = ones({3})};
@@ -388,7 +388,7 @@ TEST(PosWeight, RefusesWhatDoesNotFit) {
   };
   EXPECT_EQ(error_of(zeros({2, 3}), ones({4, 2, 3})),
             "[binary_cross_entropy_with_logits] pos_weight is f32[4, 2, 3], and the logits are "
-            "f32[2, 3]. Give floating weights of a shape that broadcasts to theirs");
+            "f32[2, 3]. Give floating-point weights of a shape that broadcasts to theirs");
   EXPECT_THAT(error_of(zeros({2, 3}), ones({2})),
               testing::StartsWith("[binary_cross_entropy_with_logits] "));
   EXPECT_THAT(error_of(zeros({2, 3}), ones({3}, DType::kI64)),

@@ -155,8 +155,7 @@ TEST(ConvWhole, LeavesWhatWouldBeMostlyZerosToOthers) {
     const ConvCall call = forward_call(c, DType::kF32);
     Tensor out = empty(c.y(), DType::kF32, Format::kChannelsLast);
     const auto in = call.inputs();
-    EXPECT_FALSE(call.supports({in, {&out, 1}, call.attrs}))
-        << concat(c.x);
+    EXPECT_FALSE(call.supports({in, {&out, 1}, call.attrs})) << concat(c.x);
   }
 }
 

@@ -68,7 +68,7 @@ TEST(LayerNorm, NamesTheShapesThatDoNotFit) {
     FAIL();
   } catch (const ArgumentError& error) {
     EXPECT_STREQ(error.what(),
-                 "[layer_norm] x of shape [2, 3, 4] does not end in the axes [3, 5]. Name the last "
+                 "[layer_norm] x of shape [2, 3, 4] does not end in the axes [3, 5]. Give the last "
                  "axes of x");
   }
 }

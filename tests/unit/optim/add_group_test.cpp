@@ -73,10 +73,9 @@ TEST(AddGroup, WhatIsRefusedChangesNothing) {
   const auto error_of = [&](const Group<SgdOptions>& group) {
     return message_of<ArgumentError>([&] { sgd.add_group(group); });
   };
-  EXPECT_EQ(error_of({{b, a}, {}}),
-            "[Sgd] parameter 2 (f32[4]) was given twice. Hand over each once");
+  EXPECT_EQ(error_of({{b, a}, {}}), "[Sgd] parameter 2 (f32[4]) was given twice. Pass each once");
   EXPECT_EQ(error_of({{b, c, b}, {}}),
-            "[Sgd] parameter 3 (f32[4]) was given twice. Hand over each once");
+            "[Sgd] parameter 3 (f32[4]) was given twice. Pass each once");
   EXPECT_THAT(error_of({{b, ones({4})}, {}}), testing::HasSubstr("parameter 2 (f32[4]) is not"));
   EXPECT_THAT(error_of({{b}, {.lr = -1.0}}), testing::HasSubstr("must not be negative"));
   EXPECT_THAT(error_of({{b}, {.nesterov = true}}), testing::HasSubstr("Nesterov"));
@@ -112,10 +111,9 @@ TEST(AddGroup, RefusesMemoryOfAnotherParameter) {
   const auto error_of = [&](const std::vector<Tensor>& params) {
     return message_of<ArgumentError>([&] { sgd.add_group({params, {}}); });
   };
-  EXPECT_EQ(
-      error_of({part(3, 5)}),
-      "[Sgd] parameter 2 (f32[2]) shares memory with parameter 1 (f32[2]), which a step would "
-      "update twice. Hand over one of them");
+  EXPECT_EQ(error_of({part(3, 5)}),
+            "[Sgd] parameter 2 (f32[2]) shares memory with parameter 1 (f32[2]), which a step "
+            "would update twice. Pass one of them");
   EXPECT_THAT(error_of({parameter({1}), part(2, 3)}),
               testing::HasSubstr("parameter 3 (f32[1]) shares memory with parameter 0 (f32[3])"));
   EXPECT_THAT(error_of({part(5, 6), part(5, 6)}),

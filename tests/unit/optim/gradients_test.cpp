@@ -194,7 +194,7 @@ TEST(ClipGradNorm, RefusesAParameterThatIsGivenTwice) {
   const std::vector<Tensor> twice{parameter({3}), parameter({2}), parameter({2})};
   const std::vector<Tensor> params{twice[0], twice[1], twice[0]};
   EXPECT_EQ(message_of([&] { clip_grad_norm(params, 1); }),
-            "[clip_grad_norm] parameter 0 (f32[3]) was given twice. Hand over each once");
+            "[clip_grad_norm] parameter 0 (f32[3]) was given twice. Pass each once");
   EXPECT_THAT(message_of([&] { clip_grad_value(params, 1); }),
               testing::HasSubstr("was given twice"));
   EXPECT_NO_THROW(clip_grad_norm(twice, 1));

@@ -112,16 +112,17 @@ TEST(Restore, RefusesTheCheckpointOfAnotherOptimizer) {
   by_adam.do_steps(1);
   const io::Checkpoint checkpoint = by_adam.saved();
   Training by_adamw(make<optim::AdamW>(optim::AdamWOptions{}));
-  EXPECT_THAT(message_of<ArgumentError>([&] { restore(by_adamw.state(), checkpoint); }),
-              AllOf(HasSubstr("[resume] the checkpoint is of Adam with 6 parameters, here is AdamW "
-                              "with 6. Make the same optimizer, or begin in another folder"),
-                    Not(HasSubstr("\n"))));
+  EXPECT_THAT(
+      message_of<ArgumentError>([&] { restore(by_adamw.state(), checkpoint); }),
+      AllOf(HasSubstr("[resume] the checkpoint is of Adam with 6 parameters, this optimizer is "
+                      "AdamW with 6. Make the same optimizer, or use another folder"),
+            Not(HasSubstr("\n"))));
   Training of_fewer([](std::vector<Tensor> params) {
     params.pop_back();
     return std::make_unique<optim::Adam>(params);
   });
   EXPECT_THAT(message_of<ArgumentError>([&] { restore(of_fewer.state(), checkpoint); }),
-              HasSubstr("is of Adam with 6 parameters, here is Adam with 5"));
+              HasSubstr("is of Adam with 6 parameters, this optimizer is Adam with 5"));
 }
 
 // With another order, a position would mean another batch.

@@ -64,7 +64,7 @@ TEST(CheckOptions, EachIsWithinItsBounds) {
       {[](RunOptions& o) { o.optimizer.beta2 = -0.1; }, "[--betas] must be in [0, 1): -0.1"},
       {[](RunOptions& o) { o.optimizer.accumulate = 0; }, "[--accumulate] must be at least 1: 0"},
       {[](RunOptions& o) { o.optimizer.accumulate = 65; }, "[--accumulate] a batch of 64 images"},
-      {[](RunOptions& o) { o.fine_tuning.new_head = true; }, "[--head] new is what a network has"},
+      {[](RunOptions& o) { o.fine_tuning.new_head = true; }, "[--head] new needs --weights"},
       {[](RunOptions& o) {
          o.loss.class_weights = {0, 0};
        },
@@ -102,7 +102,7 @@ TEST(CheckConfiguration, WithoutSynchronizedNormsThereWereNone) {
     const RunOptions now{.sync_batchnorm = true, .processes = &group};
     EXPECT_THAT(
         message_of<ArgumentError>([&] { check_configuration(checkpoint, configuration_of(now)); }),
-        HasSubstr("begun with --sync-batchnorm off, not on"));
+        HasSubstr("started with --sync-batchnorm off, not on"));
   });
 }
 
@@ -117,7 +117,7 @@ TEST(CheckConfiguration, WithoutAWordOnMixingNothingWasMixed) {
   const RunOptions now{.mix = {.mixup = 0.5}};
   EXPECT_THAT(
       message_of<ArgumentError>([&] { check_configuration(checkpoint, configuration_of(now)); }),
-      HasSubstr("begun with --mixup 0, not 0.5"));
+      HasSubstr("started with --mixup 0, not 0.5"));
 }
 
 TEST(CheckConfiguration, OtherOptionsAreRefusedIfTheyChangeTheBits) {
@@ -227,11 +227,11 @@ TEST(CheckConfiguration, EarlierVersionsHadPlainSgd) {
   const RunOptions adam{.optimizer = {.kind = OptimizerKind::kAdam}};
   EXPECT_THAT(
       message_of<ArgumentError>([&] { check_configuration(checkpoint, configuration_of(adam)); }),
-      HasSubstr("begun with --optimizer sgd, not adam"));
+      HasSubstr("started with --optimizer sgd, not adam"));
   const RunOptions frozen{.fine_tuning = {.freeze = {"conv1"}}};
   EXPECT_THAT(
       message_of<ArgumentError>([&] { check_configuration(checkpoint, configuration_of(frozen)); }),
-      HasSubstr("begun with --freeze (not given), not conv1."));
+      HasSubstr("started with --freeze (not given), not conv1."));
 }
 
 TEST(CheckConfiguration, TheOrderOfNamesMeansNothing) {
@@ -289,7 +289,7 @@ TEST(CheckConfiguration, OtherPrecisionIsRefusedBothWays) {
     EXPECT_NO_THROW(resumes(*other, *other));
   }
   EXPECT_THAT(message_of<ArgumentError>([&] { resumes(scaled, plain); }),
-              HasSubstr("begun with --loss-scale 1024, not none"));
+              HasSubstr("started with --loss-scale 1024, not none"));
 }
 
 TEST(ScheduleOf, HasTheNumbersOfTheOptions) {

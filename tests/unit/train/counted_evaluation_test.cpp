@@ -141,9 +141,10 @@ TEST(CountedEvaluation, ALabelThatNobodySaidIsIgnoredIsRefused) {
   };
   CountedModel counted(plain, {.metrics = {"accuracy"}});
   data::TensorBatches batches = CountedSet().in_batches_of(2);
-  EXPECT_THAT(message_of<ArgumentError>([&] { counted.model.eval(batches); }),
-              HasSubstr("the label -100 is none of the 3 classes. Classes count from 0; one that "
-                        "does not count is the ignore_index of nn::CrossEntropyLoss"));
+  EXPECT_THAT(
+      message_of<ArgumentError>([&] { counted.model.eval(batches); }),
+      HasSubstr("the label -100 is none of the 3 classes. Classes count from 0; to ignore a "
+                "label, set the ignore_index of nn::CrossEntropyLoss"));
 }
 
 TEST(CountedEvaluation, ASetOfWhichNothingCountsIsAnError) {
@@ -151,10 +152,10 @@ TEST(CountedEvaluation, ASetOfWhichNothingCountsIsAnError) {
     CountedModel counted(nn::CrossEntropyLoss(kIgnoring), {.metrics = {metric}});
     data::TensorBatches batches(CountedSet().inputs, full({kExamples}, -100, DType::kI64),
                                 {.batch_size = 2, .shuffle = false});
-    EXPECT_EQ(message_of<ArgumentError>([&] { counted.model.eval(batches); }),
-              concat("[metrics] nothing has been counted for ", metric,
-                     ". Evaluate examples whose labels are not all ignored, nor of classes that "
-                     "weigh 0"));
+    EXPECT_EQ(
+        message_of<ArgumentError>([&] { counted.model.eval(batches); }),
+        concat("[metrics] nothing has been counted for ", metric,
+               ". Evaluate examples whose labels are not all ignored or of classes with weight 0"));
   }
 }
 
@@ -179,7 +180,7 @@ TEST(CountedEvaluation, ASetOfWhichNothingCountsIsRefusedBeforeTheFirstStep) {
     }
     EXPECT_THAT(message_of<ArgumentError>(fit),
                 testing::AllOf(HasSubstr("nothing has been counted for accuracy"),
-                               HasSubstr("This is the whole validation, which is tried before")));
+                               HasSubstr("This is the whole validation, which is checked before")));
     EXPECT_EQ(steps, 0);
   }
 }

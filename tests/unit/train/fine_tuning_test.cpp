@@ -129,7 +129,7 @@ TEST(FineTuningRun, InTwoPartsItIsTheUnbrokenRun) {
       EXPECT_EQ(train_on(options, data).state, whole) << name_of(kind) << " " << graph;
       options.fine_tuning.freeze.pop_back();
       EXPECT_THAT(message_of<ArgumentError>([&] { train_on(options, data); }),
-                  HasSubstr("begun with --freeze bn1,conv1,layer1.*,layer2.0.bn?,"));
+                  HasSubstr("started with --freeze bn1,conv1,layer1.*,layer2.0.bn?,"));
     }
   }
 }
@@ -206,7 +206,7 @@ TEST(FineTuningRun, ANewHeadIsNewAndTheRestIsLoaded) {
   }
   options.model = "mlp";
   EXPECT_THAT(message_of<ArgumentError>([&] { make_model(options, image, 10); }),
-              HasSubstr("nothing that fits"));
+              HasSubstr("no entry of the state fits"));
 }
 
 // The loss of a step is the weighted mean, as in PyTorch, and so is that of the evaluation.

@@ -63,7 +63,7 @@ TEST(FitCheck, BatchesOfOtherThanTwoTensors) {
   const Tensor labels = zeros({64}, DType::kI64);
   const std::string_view has_more =
       "[Model] a batch has 1 tensor besides images and labels, which fit() and eval() would not "
-      "use. Leave them away, or read them in a loop of your own";
+      "use. Leave them out, or read them in your own loop";
   for (const std::int64_t batch_size : {16, 24}) {
     const data::TensorBatchesOptions options{.batch_size = batch_size};
     data::TensorBatches two(inputs, labels, options);
@@ -206,12 +206,12 @@ TEST(FitCheck, ALastBatchThatTheNetworkDoesNotTake) {
   const std::string message = training.refusal(loader);
   EXPECT_THAT(message, HasSubstr("[reshape] "));
   EXPECT_THAT(message,
-              HasSubstr(". This is the last batch of an epoch, which has 8 examples, tried "
+              HasSubstr(". This is the last batch of an epoch, which has 8 examples, checked "
                         "before the first step. drop_remainder leaves that batch out"));
   data::TensorBatches whole = rows_in_classes(48, {.batch_size = 16});
   data::TensorBatches validation = rows_in_classes(40, {.batch_size = 16, .shuffle = false});
   EXPECT_THAT(training.refusal(whole, {.validation = &validation}),
-              HasSubstr(". This is the last batch of the validation, which is tried before"));
+              HasSubstr(". This is the last batch of the validation, which is checked before"));
 }
 
 TEST(FitCheck, AMetricThatDoesNotFitTheTargets) {
@@ -225,8 +225,10 @@ TEST(FitCheck, AMetricThatDoesNotFitTheTargets) {
   const std::string message = message_of<ArgumentError>(
       [&] { model.fit(2, loader, {.callbacks = {&count}, .validation = &loader}); });
   EXPECT_THAT(message, HasSubstr("[metrics] logits are [n, c] and labels [n]"));
-  EXPECT_THAT(message, HasSubstr("This is the first batch of the validation, which is tried before "
-                                 "the first step"));
+  EXPECT_THAT(
+      message,
+      HasSubstr(
+          "This is the first batch of the validation, which is checked before the first step"));
   EXPECT_EQ(steps, 0);
 }
 

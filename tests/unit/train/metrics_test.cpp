@@ -53,7 +53,7 @@ TEST(Metrics, TopKOfPlacesCountsEach) {
   EXPECT_THAT(message_of([] {
                 TopK().update(zeros({2, 1}), full({2}, 0.7), {});
               }),
-              HasSubstr("labels are the numbers of classes, whole ones, here they are f32[2]"));
+              HasSubstr("labels are class numbers, which are integers, but these are f32[2]"));
 }
 
 TEST(Metrics, LossIsWeightedByTheExamplesOfABatch) {

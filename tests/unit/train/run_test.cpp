@@ -297,8 +297,8 @@ TEST(OpenData, SetsOfOtherShapesAreRefused) {
   const std::string spec = write_mnist(folder, 4, 6);
   EXPECT_EQ(message_of<ArgumentError>([&] { open_data(spec); }),
             "[data] " + spec +
-                ": training images are [1, 4, 4], test images [1, 6, 4]. Bring them to one size by "
-                "--image-size, or use files of one set");
+                ": training images are [1, 4, 4], test images [1, 6, 4]. Bring them to one size "
+                "with --image-size, or use files of one set");
   EXPECT_EQ(open_data(spec, {.image_size = 4}).test->image_shape(), Shape({1, 4, 4}));
 }
 

@@ -46,7 +46,8 @@ Support is_trusted_weight_gradient(const Problem& p) {
     return Support::no("oneDNN's dilated bf16 weight gradients are wrong");
   }
   if (has_dead_column(p)) {
-    return Support::no("oneDNN leaves weights unwritten whose column meets padding alone");
+    return Support::no(
+        "oneDNN leaves weight gradients unwritten where a column meets only padding");
   }
   return Support::yes();
 }

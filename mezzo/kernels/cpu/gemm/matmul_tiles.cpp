@@ -123,7 +123,7 @@ Support supports(const KernelArgs& args, ProblemOf problem_of) {
   const std::optional<Bf16Unit> unit = bf16_unit();
   if (!unit) return Support::no("this CPU has neither AMX nor a fast bf16 dot product");
   for (std::size_t i = 0; i < 2; ++i) {
-    if (args.input(i).dtype() != DType::kBf16) return Support::no("only bf16 is multiplied so");
+    if (args.input(i).dtype() != DType::kBf16) return Support::no("only bf16 is supported");
     if (args.input(i).numel() == 0) return Support::no("an input has no elements");
   }
   const Support result = supports_result(args);
@@ -188,7 +188,7 @@ void run_linear_tiles(const KernelArgs& args) { run_linear_tiles(args, *bf16_uni
 
 Support supports_linear_activation_tiles(const KernelArgs& args) {
   const Activation activation = args.attrs<LinearActivationAttrs>().activation;
-  if (activation != Activation::kRelu) return Support::no("only relu is applied on the way");
+  if (activation != Activation::kRelu) return Support::no("only relu can be fused");
   return supports_linear_tiles(args);
 }
 void run_linear_activation_tiles(const KernelArgs& args) {

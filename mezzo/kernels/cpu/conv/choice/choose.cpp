@@ -28,13 +28,13 @@ Machine this_machine() {
 namespace {
 
 Support supports_groups(const Problem& p) {
-  return p.attrs.groups == 1 ? Support::yes() : Support::no("has groups");
+  return p.attrs.groups == 1 ? Support::yes() : Support::no("groups are not supported");
 }
 
 Support supports_bf16(const Problem& p) {
   return p.dtype == DType::kBf16 && p.result == DType::kBf16
              ? Support::yes()
-             : Support::no("only bf16 is multiplied so");
+             : Support::no("only bf16 is supported");
 }
 
 bool is_strided(const Problem& p) { return p.attrs.stride != Size2d(1); }
@@ -60,11 +60,12 @@ Support is_im2col_worth_it(const Problem& p) {
     constexpr std::int64_t kLeastPiece = 6;  // elements that are copied at a time
     return is_odd && p.weight[1] * p.weight[3] >= kLeastPiece
                ? Support::yes()
-               : Support::no("others are as fast for so many channels");
+               : Support::no("other kernels are as fast for this many channels");
   }
   const std::int64_t least = is_odd ? 512 : 1024;
-  return p.weight[1] * taps(p) >= least ? Support::yes()
-                                        : Support::no("others are as fast for so small patches");
+  return p.weight[1] * taps(p) >= least
+             ? Support::yes()
+             : Support::no("other kernels are as fast for patches this small");
 }
 
 Support takes_im2col(const Problem& p, const Machine& /*machine*/) {
@@ -89,9 +90,9 @@ Support takes_col2im(const Problem& p, const Machine& machine) {
   if (p.dtype != DType::kBf16 || !machine.has_tiles) {
     return Support::no("only for bf16 on the tile unit");
   }
-  if (!is_strided(p)) return Support::no("only at a stride");
+  if (!is_strided(p)) return Support::no("only for strides above 1");
   if (p.weight[1] > 8) return Support::no("only for images of few channels");
-  return p.weight[0] >= 32 ? Support::yes() : Support::no("only for many channels of the result");
+  return p.weight[0] >= 32 ? Support::yes() : Support::no("only for many output channels");
 }
 
 // --- Winograd's method --------------------------------------------------------------------------
@@ -124,7 +125,7 @@ Support is_winograd_worth_it(const Problem& p) {
   }
   const Size2d results = tiling.results;
   if (2 * results.h * results.w < tiling.rows() * tiling.columns() * kResults * kResults) {
-    return Support::no("tiles of 4x4 pixels would cover too much besides the image");
+    return Support::no("tiles of 4x4 pixels would cover too much outside the image");
   }
   return Support::yes();
 }
@@ -138,14 +139,14 @@ Support is_winograd_worth_it_beside_dots(const Problem& p) {
     constexpr std::int64_t kLeastWork = 1 << 19;
     return tiles * p.x[1] * p.y[1] >= kLeastWork
                ? Support::yes()
-               : Support::no("the dot product is faster for so little");
+               : Support::no("the dot product is faster for this little work");
   }
   constexpr std::int64_t kFewestTiles = 64;
   if (tiles < kFewestTiles) return Support::no("the dot product is faster for few pixels");
   const Size2d results = tiling.results;
   return 2 * tiling.points() <= 5 * results.h * results.w
              ? Support::yes()
-             : Support::no("the dot product is faster for images that are no whole tiles");
+             : Support::no("the dot product is faster for images that do not fill whole tiles");
 }
 
 Support takes_winograd(const Problem& p, const Machine& machine) {
@@ -212,7 +213,7 @@ Support is_direct_worth_it(const Problem& p) {
   }
   const std::int64_t few_pixels = is_forward ? 64 : 256;
   return p.y[2] * p.y[3] <= few_pixels ? Support::yes()
-                                       : Support::no("oneDNN is as fast for so many pixels");
+                                       : Support::no("oneDNN is as fast for this many pixels");
 }
 
 Support takes_direct(const Problem& p, const Machine& machine) {
@@ -238,7 +239,7 @@ Support is_direct_narrow_worth_it(const Problem& p, const direct_narrow::Problem
   if (narrow.channels > (p.pass == Pass::kForward ? 15 : 16)) {
     return Support::no("only for few channels");
   }
-  if (narrow.outs > 64) return Support::no("only for few channels of the result");
+  if (narrow.outs > 64) return Support::no("only for few output channels");
   const direct_narrow::Plan plan(narrow);
   if (plan.blocks == 0) return Support::no("the kernel's rows cannot be divided");
   const bool is_full = plan.blocks == 1 || 2 * plan.width >= kTileWidth;
@@ -385,12 +386,12 @@ bool is_slow_in_place(const Problem& p, const Machine& machine) {
 
 Support takes_grad_weight(const Problem& p, const Machine& machine) {
   if (!is_lower(p.dtype) && !is_slow_in_place(p, machine)) {
-    return Support::no("f32 images are read where they are");
+    return Support::no("f32 images are read in place");
   }
   if (!machine.has_vectors()) return Support::no("needs AVX2 or NEON");
   if (const Support groups = supports_groups(p); !groups) return groups;
   const grad_weight::Problem problem = grad_weight::problem_of(p, products_for(p.dtype, machine));
-  return are_few_channels(problem) ? Support::no("few channels") : Support::yes();
+  return are_few_channels(problem) ? Support::no("too few channels") : Support::yes();
 }
 
 // Where oneDNN's kernels are slower, as far as measured: their vectors of output channels must be
