@@ -1,12 +1,13 @@
 #!/usr/bin/env python3
-"""Times training steps of mezzo, of the bare primitives and of PyTorch, as one table.
+"""Times training steps of mezzo, of the bare primitives and of PyTorch.
 
-Every system runs in a process of its own. The systems alternate, round by round. The table shows
-the median over rounds of the medians over steps, so that a noisy minute spoils a round but not the
-ratio. Missing systems, PyTorch or the floor of a network without convolutions, are left out.
+Every system runs in a process of its own. The systems alternate, round by round. A figure is the
+median over rounds of the medians over steps, so that a noisy minute spoils a round but not the
+ratio. Missing systems, PyTorch or the floor of a network without convolutions, are left out. The
+figures go into the file of this machine and day in benchmarks/results, from which page.py writes
+the tables of the pages.
 """
 import argparse
-import datetime
 import importlib.util
 import json
 import os
@@ -15,6 +16,10 @@ import statistics
 import subprocess
 import sys
 import tempfile
+
+import machine
+import result_files
+import step_table
 
 HERE = pathlib.Path(__file__).resolve().parent
 
@@ -36,13 +41,15 @@ PRECISIONS = {
 
 def parse_arguments():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("bin_dir", type=pathlib.Path, help="folder of mezzo and mezzo_floor")
+    parser.add_argument("bin_dir", type=pathlib.Path, help="where mezzo and mezzo_floor lie")
     parser.add_argument("--works", nargs="*", metavar="NETWORK:BATCH",
-                        help="run only these, e.g. resnet50:16 mlp:64")
+                        help="only these, e.g. resnet50:16 mlp:64")
     parser.add_argument("--dtypes", nargs="*", choices=PRECISIONS, default=["f32", "bf16", "f16"])
+    parser.add_argument("--systems", nargs="*", choices=SYSTEMS, default=list(SYSTEMS))
     parser.add_argument("--rounds", type=int, default=3)
-    parser.add_argument("--out", type=pathlib.Path,
-                        help="Markdown file whose part between the marks is replaced")
+    parser.add_argument("--results", type=pathlib.Path, default=result_files.FOLDER,
+                        metavar="FOLDER", help="where the file goes, instead of benchmarks/results")
+    parser.add_argument("--machine", metavar="NAME", help="instead of a name made of the CPU's")
     return parser.parse_args()
 
 
@@ -52,7 +59,7 @@ def chosen_works(names):
     by_name = {f"{work[0]}:{work[2]}": work for work in WORKS}
     unknown = [name for name in names if name not in by_name]
     if unknown:
-        sys.exit(f"table.py: there is no {unknown[0]}; known works are {' '.join(by_name)}")
+        sys.exit(f"table.py: there is no {unknown[0]}; there are {' '.join(by_name)}")
     return [by_name[name] for name in names]
 
 
@@ -72,8 +79,8 @@ def run_mezzo(arguments, work, dtype, options=()):
                "--batch-size", batch, "--steps", steps, "--warmup", min(steps, 20),
                *PRECISIONS[dtype], *options]
     result = results_of([str(part) for part in command])
-    return {key: result[key]
-            for key in ("step_ms_median", "peak_bytes", "process_bytes", "update_ms")}
+    return {key: result[key] for key in ("step_ms_median", "step_ms_min", "peak_bytes",
+                                         "process_bytes", "update_ms")}
 
 
 def run_graph(arguments, work, dtype):
@@ -104,119 +111,83 @@ def run_pytorch(arguments, work, dtype):
         result = json.loads(done.stdout.splitlines()[-1])
         if best is None or result["step_ms_median"] < best["step_ms_median"]:
             best = result
-    return {key: best[key] for key in ("step_ms_median", "peak_bytes")}
+    return {"step_ms_median": best["step_ms_median"], "step_ms_min": best["step_ms_min"],
+            "process_bytes": best["peak_bytes"]}
 
 
 SYSTEMS = {"eager": run_mezzo, "graph": run_graph, "floor": run_floor, "pytorch": run_pytorch}
-MODES = ("eager", "graph")  # mezzo's modes, one row each
+MORE = {"update_ms": ("update_ms", 1), "peak_bytes": ("peak_mb", 1e6),
+        "process_bytes": ("process_mb", 1e6)}
+
+
+def row_of(work, dtype, system, rounds):
+    """The row of a result file (result_files.py) for what one system gave in all rounds."""
+    network, size, batch, _ = work
+    runs = [round(result["step_ms_median"], 4) for result in rounds]
+    least = min(result.get("step_ms_min", result["step_ms_median"]) for result in rounds)
+    row = {"name": network, "image_size": size, "dtype": dtype, "batch_size": batch,
+           "system": system,
+           "ms": {"median": round(statistics.median(runs), 4), "min": round(least, 4), "runs": runs}}
+    for figure, (name, unit) in MORE.items():
+        if figure in rounds[0]:
+            row[name] = round(statistics.median(result[figure] for result in rounds) / unit, 4)
+    return row
 
 
 def measure(arguments, work, dtype):
-    """{system: {figure: median over rounds}}"""
-    rounds = {name: [] for name in SYSTEMS}
+    """The rows of all systems."""
+    rounds = {name: [] for name in arguments.systems}
     for _ in range(arguments.rounds):
-        for name, run in SYSTEMS.items():
-            result = run(arguments, work, dtype)
+        for name in arguments.systems:
+            result = SYSTEMS[name](arguments, work, dtype)
             if result is not None:
                 rounds[name].append(result)
-    return {name: {figure: statistics.median(result[figure] for result in results)
-                   for figure in results[0]}
-            for name, results in rounds.items() if results}
-
-
-def ratio(a, b, digits=2):
-    return f"{a / b:.{digits}f}" if a and b else "-"
-
-
-def row_of(work, dtype, mode, figures, f32):
-    """`f32`: mezzo's own figures in f32, in the same mode."""
-    mezzo = figures[mode]
-    own = mezzo["step_ms_median"]
-    eager = figures["eager"]["step_ms_median"]
-    floor = figures.get("floor", {}).get("step_ms_median")
-    pytorch = figures.get("pytorch", {})
-    cells = [
-        f"{work[0]} {work[1]}x{work[1]} b{work[2]}", dtype, mode, f"{own:.2f}",
-        f"{1000 * work[2] / own:.0f}",
-        f"{floor:.1f}" if floor else "-", ratio(own, floor),
-        f"{pytorch['step_ms_median']:.2f}" if pytorch else "-",
-        ratio(pytorch.get("step_ms_median"), own),
-        ratio(f32["step_ms_median"], own) if f32 is not mezzo else "",
-        ratio(eager, own) if mode != "eager" else "",
-        f"{mezzo['peak_bytes'] / 1e6:.0f}",
-        ratio(mezzo["peak_bytes"], f32["peak_bytes"]) if f32 is not mezzo else "",
-        f"{mezzo['process_bytes'] / 1e6:.0f}",
-        ratio(mezzo["process_bytes"], pytorch.get("peak_bytes")),
-        f"{100 * mezzo['update_ms'] / own:.1f} %",
-    ]
-    return "| " + " | ".join(cells) + " |"
-
-
-HEADER = """\
-| work | dtype | mode | ms | images/s | floor, ms | of the floor | PyTorch, ms | times as fast | times \
-as fast as f32 | times as fast as eager | peak MB | of f32's | process MB | of PyTorch's | update |
-|---|---|---|---|---|---|---|---|---|---|---|---|---|---|---|---|"""
-
-
-def machine():
-    for line in pathlib.Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines():
-        if line.startswith("model name"):
-            return line.split(":", 1)[1].strip()
-    return "an unknown processor"
+    return [row_of(work, dtype, name, results) for name, results in rounds.items() if results]
 
 
 def pytorch_version(python):
     """The version that `python` has, or None."""
-    done = subprocess.run([python, "-c", "import torch; print(torch.__version__)"],
-                          capture_output=True, text=True)
-    return done.stdout.strip() if done.returncode == 0 else None
+    return machine.output_of(python, "-c", "import torch; print(torch.__version__)") or None
 
 
-BEGIN, END = "<!-- table.py -->\n", "<!-- end of table.py -->"
+def begin(arguments):
+    """The result of today, and PyTorch if there is one."""
+    arguments.python = "/usr/bin/python3" if importlib.util.find_spec("torch") is None \
+        else sys.executable
+    pytorch = pytorch_version(arguments.python) if "pytorch" in arguments.systems else None
+    arguments.has_pytorch = pytorch is not None
+    info = machine.output_of(arguments.bin_dir / "mezzo", "info")
+    return result_files.begin(
+        arguments.results, machine.described(info, os.cpu_count(), arguments.machine),
+        machine.versions(info, arguments.bin_dir, pytorch), arguments.rounds)
 
 
-def check_marks(path):
-    """Before anything is measured, which takes minutes."""
-    try:
-        text = path.read_text(encoding="utf-8")
-    except OSError as error:
-        sys.exit(f"table.py: {path}: {error.strerror}")
-    if BEGIN not in text or END not in text:
-        sys.exit(f"table.py: {path} has no marks {BEGIN.strip()} and {END}")
-
-
-def write_between_marks(path, text):
-    head, rest = path.read_text(encoding="utf-8").split(BEGIN, 1)
-    path.write_text(head + BEGIN + text + END + rest.split(END, 1)[1], encoding="utf-8")
+def measure_work(arguments, work, result):
+    """Writes the file after every dtype, so that a run that is ended early keeps what it has."""
+    rows = []
+    for dtype in arguments.dtypes:
+        rows += measure(arguments, work, dtype)
+        result_files.put(result, rows)
+        path = result_files.write(arguments.results, result)
+    print("\n".join(step_table.lines(rows)), flush=True)
+    return path
 
 
 def main():
     arguments = parse_arguments()
-    if arguments.out:
-        check_marks(arguments.out)
-    arguments.python = "/usr/bin/python3" if importlib.util.find_spec("torch") is None \
-        else sys.executable
-    version = pytorch_version(arguments.python)
-    arguments.has_pytorch = version is not None
-    rows = [f"{datetime.date.today()}, {machine()}, {os.cpu_count()} threads, medians of "
-            f"{arguments.rounds} rounds" + (f", PyTorch {version}" if version else "") + ".", "",
-            HEADER]
-    print("\n".join(rows), flush=True)
-    for work in chosen_works(arguments.works):
-        f32 = None
-        for dtype in arguments.dtypes:
-            figures = measure(arguments, work, dtype)
-            f32 = f32 or figures
-            for mode in MODES:
-                rows.append(row_of(work, dtype, mode, figures, f32[mode]))
-                print(rows[-1], flush=True)
-    if arguments.out:
-        write_between_marks(arguments.out, "\n".join(rows) + "\n")
+    works = chosen_works(arguments.works)
+    result = begin(arguments)
+    print(f"{step_table.caption(result)}\n\n{step_table.HEADER}", flush=True)
+    for work in works:
+        path = measure_work(arguments, work, result)
+    print(f"\nwrote {path}; ./run bench --page puts it into the pages")
 
 
 if __name__ == "__main__":
     try:
         main()
+    except result_files.Fault as fault:
+        sys.exit(f"table.py: {fault}")
     except subprocess.CalledProcessError as error:
         sys.exit(f"table.py: {' '.join(map(str, error.cmd))} ended with status {error.returncode}"
                  + (f":\n{error.stderr}" if error.stderr else ""))

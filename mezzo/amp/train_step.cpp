@@ -328,7 +328,7 @@ void TrainStep::skip() {
 void TrainStep::set_skipped_in_a_row(std::int64_t steps) {
   check_arg(steps >= 0, "train_step", "the steps skipped in a row must not be negative: ", steps);
 =======
-void TrainOneStepWithLossScale::set_skipped_in_a_row(std::int64_t steps) {
+void TrainStep::set_skipped_in_a_row(std::int64_t steps) {
   check_arg(steps >= 0, "train_step",
             "the number of steps skipped in a row must not be negative: ", steps);
 >>>>>>> h7:mezzo/amp/train_one_step.cpp
