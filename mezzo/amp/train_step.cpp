@@ -324,14 +324,9 @@ void TrainStep::skip() {
   warn_if_many();
 }
 
-<<<<<<< HEAD:mezzo/amp/train_step.cpp
-void TrainStep::set_skipped_in_a_row(std::int64_t steps) {
-  check_arg(steps >= 0, "train_step", "the steps skipped in a row must not be negative: ", steps);
-=======
 void TrainStep::set_skipped_in_a_row(std::int64_t steps) {
   check_arg(steps >= 0, "train_step",
             "the number of steps skipped in a row must not be negative: ", steps);
->>>>>>> h7:mezzo/amp/train_one_step.cpp
   skipped_in_a_row_ = steps;
 }
 
