@@ -18,7 +18,7 @@ if(TARGET mezzo_cli)
   install(TARGETS mezzo_cli RUNTIME DESTINATION ${CMAKE_INSTALL_BINDIR})
 endif()
 
-# Kernels are reached through ops only; their headers stay inside. So do those that include ONNX's,
+# Kernels are reached through ops only; their headers stay inside. So do those that include ONNX's or MPI's,
 # which a program that links mezzo does not have.
 install(DIRECTORY ${PROJECT_SOURCE_DIR}/mezzo
   DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}
@@ -26,6 +26,7 @@ install(DIRECTORY ${PROJECT_SOURCE_DIR}/mezzo
   PATTERN "*.h"
   PATTERN "mezzo/kernels" EXCLUDE
   PATTERN "mezzo/cli" EXCLUDE
+  PATTERN "mezzo/distributed/mpi_library.h" EXCLUDE
   PATTERN "mezzo/interchange/onnx_*.h" EXCLUDE)
 
 install(EXPORT mezzo-targets NAMESPACE mezzo:: DESTINATION ${package_dir})
