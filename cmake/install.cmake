@@ -2,11 +2,6 @@
 include(GNUInstallDirs)
 include(CMakePackageConfigHelpers)
 
-# The command finds cuDNN and cuBLASLt where the build did, in Python's packages for example.
-if(TARGET mezzo_cli)
-  set_target_properties(mezzo_cli PROPERTIES INSTALL_RPATH_USE_LINK_PATH ON)
-endif()
-
 set(package_dir ${CMAKE_INSTALL_LIBDIR}/cmake/mezzo)
 
 # mezzo_sanitize is exported too: who links a sanitized library must link the sanitizer's run time.
@@ -30,13 +25,11 @@ install(DIRECTORY ${PROJECT_SOURCE_DIR}/mezzo
   PATTERN "mezzo/interchange/onnx_*.h" EXCLUDE)
 
 install(EXPORT mezzo-targets NAMESPACE mezzo:: DESTINATION ${package_dir})
-set(MEZZO_PACKAGE_FINDS_CUDA "")
-if(MEZZO_WITH_CUDA)
-  set(MEZZO_PACKAGE_FINDS_CUDA "find_dependency(CUDAToolkit)")
-endif()
-set(MEZZO_PACKAGE_FINDS_MPI "")
-if(MEZZO_WITH_MPI)
-  set(MEZZO_PACKAGE_FINDS_MPI "find_dependency(MPI COMPONENTS CXX)")
+# What a static library with CUDA kernels is linked with; of MPI, cuDNN and cuBLASLt nothing is linked.
+get_target_property(kind mezzo TYPE)
+if(kind STREQUAL "STATIC_LIBRARY" AND TARGET CUDA::cudart_static)
+  install(FILES "$<TARGET_FILE:CUDA::cudart_static>" DESTINATION ${CMAKE_INSTALL_LIBDIR}/mezzo)
+  install(FILES ${PROJECT_SOURCE_DIR}/cmake/mezzo-cudart.cmake DESTINATION ${package_dir})
 endif()
 configure_package_config_file(
   ${PROJECT_SOURCE_DIR}/cmake/mezzo-config.cmake.in
