@@ -1,21 +1,44 @@
-# MEZZO_WITH_CUDA: whether kernels/cuda is built. By MEZZO_CUDA: ON needs nvcc, cuDNN 9.1 and cuBLASLt,
-# OFF does without, AUTO takes them where they are. EMULATED compiles the kernels for the host, with a
-# card that tests/emulated_card makes of it: slow, but every thread of a kernel is run, and can be
+# MEZZO_WITH_CUDA: whether kernels/cuda is built. By MEZZO_CUDA: ON needs nvcc and the headers of cuDNN 9.1 and
+# cuBLASLt, OFF does without, AUTO takes them where they and a card are. EMULATED compiles the kernels for the
+# host, with a card that tests/emulated_card makes of it: slow, but every thread of a kernel is run, and can be
 # watched by sanitizers and debuggers. It needs NVIDIA's headers only, no compiler, library or card.
-# Sanitized builds take them only when told to: what the sanitizers see of a real card is the
-# driver's own allocations.
-set(MEZZO_CUDA AUTO CACHE STRING "Build the CUDA kernels: AUTO, ON, OFF or EMULATED")
+# The kernels take two fifths of the time of a whole build, so who has no card is not to pay for them. Builds with
+# tests are: they run the kernels on the emulated card. Sanitized builds take them only when told to: what the
+# sanitizers see of a real card is the driver's own allocations. So do projects that mezzo is a part of: the
+# language CUDA would be enabled for all of them.
+set(default AUTO)
+if(NOT PROJECT_IS_TOP_LEVEL)
+  set(default OFF)
+endif()
+set(MEZZO_CUDA ${default} CACHE STRING "Build the CUDA kernels: AUTO, ON, OFF or EMULATED")
 set_property(CACHE MEZZO_CUDA PROPERTY STRINGS AUTO ON OFF EMULATED)
 set(MEZZO_WITH_CUDA OFF)
 if(NOT MEZZO_CUDA MATCHES "^(AUTO|ON|OFF|EMULATED)$")
   message(FATAL_ERROR "MEZZO_CUDA must be AUTO, ON, OFF or EMULATED, it is '${MEZZO_CUDA}'")
 endif()
 if(MEZZO_CUDA STREQUAL "OFF" OR (MEZZO_CUDA STREQUAL "AUTO" AND MEZZO_SANITIZE))
+  message(STATUS "CUDA kernels: no, by MEZZO_CUDA=${MEZZO_CUDA}; MEZZO_CUDA=ON builds them")
   return()
+endif()
+if(MEZZO_CUDA STREQUAL "AUTO" AND NOT MEZZO_TESTS)
+  # NVIDIA's driver on servers and desktops, that of Jetson, and Windows' for WSL.
+  file(GLOB cards /dev/nvidia[0-9]* /proc/driver/nvidia/gpus/* /dev/nvgpu* /dev/nvhost-gpu /dev/dxg)
+  if(NOT cards OR CMAKE_CROSSCOMPILING)
+    message(STATUS "CUDA kernels: no, there is no card here; MEZZO_CUDA=ON builds them all the same")
+    return()
+  endif()
 endif()
 set(MEZZO_CUDA_PATHS "" CACHE STRING
   "Further folders whose include and lib may hold cuDNN and cuBLASLt, as Python's packages do")
-find_path(MEZZO_CUDNN_INCLUDE cudnn.h HINTS /usr/local/cuda PATHS ${MEZZO_CUDA_PATHS} PATH_SUFFIXES include)
+# Where a toolkit for several processors has what is for this one. Arm servers are "sbsa" there, Jetsons "aarch64".
+set(processors "${CMAKE_SYSTEM_PROCESSOR}")
+if(CMAKE_SYSTEM_PROCESSOR STREQUAL "aarch64")
+  set(processors sbsa aarch64)
+endif()
+list(TRANSFORM processors REPLACE "(.+)" "targets/\\1-linux/include" OUTPUT_VARIABLE includes)
+list(TRANSFORM processors REPLACE "(.+)" "targets/\\1-linux/lib" OUTPUT_VARIABLE libraries)
+find_path(MEZZO_CUDNN_INCLUDE cudnn.h HINTS /usr/local/cuda PATHS ${MEZZO_CUDA_PATHS}
+  PATH_SUFFIXES include ${includes})
 include("${PROJECT_SOURCE_DIR}/tests/emulated_card/emulated_card.cmake")
 if(MEZZO_CUDA STREQUAL "EMULATED")
   set(MEZZO_WITH_CUDA ON)
@@ -50,24 +73,24 @@ if(MEZZO_NVCC)
   cmake_path(GET toolkit PARENT_PATH toolkit)
   cmake_path(GET toolkit PARENT_PATH toolkit)
 endif()
+find_path(MEZZO_CUBLASLT_INCLUDE cublasLt.h
+  HINTS "${toolkit}" /usr/local/cuda PATHS ${MEZZO_CUDA_PATHS} PATH_SUFFIXES include ${includes})
+# Programs load the libraries when they use a card. Where they are now is where they are looked for last.
 # Packages for running programs, such as Python's, have no libcudnn.so, only the name with the number.
 find_library(MEZZO_CUDNN_LIBRARY NAMES cudnn libcudnn.so.9
-  HINTS "${toolkit}" /usr/local/cuda PATHS ${MEZZO_CUDA_PATHS} PATH_SUFFIXES lib64 lib)
-find_path(MEZZO_CUBLASLT_INCLUDE cublasLt.h
-  HINTS "${toolkit}" /usr/local/cuda PATHS ${MEZZO_CUDA_PATHS} PATH_SUFFIXES include)
+  HINTS "${toolkit}" /usr/local/cuda PATHS ${MEZZO_CUDA_PATHS} PATH_SUFFIXES lib64 lib ${libraries})
 find_library(MEZZO_CUBLASLT_LIBRARY NAMES cublasLt libcublasLt.so.13 libcublasLt.so.12
-  HINTS "${toolkit}" /usr/local/cuda PATHS ${MEZZO_CUDA_PATHS}
-  PATH_SUFFIXES lib64 lib targets/x86_64-linux/lib)
+  HINTS "${toolkit}" /usr/local/cuda PATHS ${MEZZO_CUDA_PATHS} PATH_SUFFIXES lib64 lib ${libraries})
 mark_as_advanced(MEZZO_NVCC MEZZO_CUDNN_INCLUDE MEZZO_CUDNN_LIBRARY MEZZO_CUBLASLT_INCLUDE
                  MEZZO_CUBLASLT_LIBRARY MEZZO_CUDA_PATHS)
-foreach(part NVCC CUDNN_INCLUDE CUDNN_LIBRARY CUBLASLT_INCLUDE CUBLASLT_LIBRARY)
+foreach(part NVCC CUDNN_INCLUDE CUBLASLT_INCLUDE)
   if(NOT MEZZO_${part})
     if(MEZZO_CUDA STREQUAL "ON")
       message(FATAL_ERROR "MEZZO_CUDA is ON, but MEZZO_${part} was not found. "
                           "Install nvcc, cuDNN 9.1 and cuBLASLt, name the folders that hold them in "
                           "MEZZO_CUDA_PATHS, or set MEZZO_CUDA=OFF")
     endif()
-    message(STATUS "CUDA kernels: no, MEZZO_${part} was not found")
+    message(STATUS "CUDA kernels: no, MEZZO_${part} was not found; docs/cuda.md has what they take")
     return()
   endif()
 endforeach()
@@ -106,3 +129,8 @@ if(NOT MEZZO_CUDA_TARGETS)
 endif()
 list(JOIN MEZZO_CUDA_TARGETS " " architectures)
 message(STATUS "CUDA kernels: nvcc ${CMAKE_CUDA_COMPILER_VERSION}, for ${architectures}")
+foreach(part CUDNN CUBLASLT)
+  if(NOT MEZZO_${part}_LIBRARY)
+    message(STATUS "CUDA kernels: MEZZO_${part}_LIBRARY was not found; programs load it when they use a card")
+  endif()
+endforeach()

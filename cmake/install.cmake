@@ -2,11 +2,6 @@
 include(GNUInstallDirs)
 include(CMakePackageConfigHelpers)
 
-# The command finds cuDNN and cuBLASLt where the build did, in Python's packages for example.
-if(TARGET mezzo_cli)
-  set_target_properties(mezzo_cli PROPERTIES INSTALL_RPATH_USE_LINK_PATH ON)
-endif()
-
 set(package_dir ${CMAKE_INSTALL_LIBDIR}/cmake/mezzo)
 
 # mezzo_sanitize is exported too: who links a sanitized library must link the sanitizer's run time.
@@ -18,7 +13,7 @@ if(TARGET mezzo_cli)
   install(TARGETS mezzo_cli RUNTIME DESTINATION ${CMAKE_INSTALL_BINDIR})
 endif()
 
-# Kernels are reached through ops only; their headers stay inside. So do those that include ONNX's,
+# Kernels are reached through ops only; their headers stay inside. So do those that include ONNX's or MPI's,
 # which a program that links mezzo does not have.
 install(DIRECTORY ${PROJECT_SOURCE_DIR}/mezzo
   DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}
@@ -26,16 +21,15 @@ install(DIRECTORY ${PROJECT_SOURCE_DIR}/mezzo
   PATTERN "*.h"
   PATTERN "mezzo/kernels" EXCLUDE
   PATTERN "mezzo/cli" EXCLUDE
+  PATTERN "mezzo/distributed/mpi_library.h" EXCLUDE
   PATTERN "mezzo/interchange/onnx_*.h" EXCLUDE)
 
 install(EXPORT mezzo-targets NAMESPACE mezzo:: DESTINATION ${package_dir})
-set(MEZZO_PACKAGE_FINDS_CUDA "")
-if(MEZZO_WITH_CUDA)
-  set(MEZZO_PACKAGE_FINDS_CUDA "find_dependency(CUDAToolkit)")
-endif()
-set(MEZZO_PACKAGE_FINDS_MPI "")
-if(MEZZO_WITH_MPI)
-  set(MEZZO_PACKAGE_FINDS_MPI "find_dependency(MPI COMPONENTS CXX)")
+# What a static library with CUDA kernels is linked with; of MPI, cuDNN and cuBLASLt nothing is linked.
+get_target_property(kind mezzo TYPE)
+if(kind STREQUAL "STATIC_LIBRARY" AND TARGET CUDA::cudart_static)
+  install(FILES "$<TARGET_FILE:CUDA::cudart_static>" DESTINATION ${CMAKE_INSTALL_LIBDIR}/mezzo)
+  install(FILES ${PROJECT_SOURCE_DIR}/cmake/mezzo-cudart.cmake DESTINATION ${package_dir})
 endif()
 configure_package_config_file(
   ${PROJECT_SOURCE_DIR}/cmake/mezzo-config.cmake.in

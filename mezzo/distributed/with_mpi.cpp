@@ -1,10 +1,9 @@
 #include <cstdlib>
 #include <string_view>
 
-#include <mpi.h>
-
 #include "mezzo/core/error.h"
 #include "mezzo/distributed/launched_group.h"
+#include "mezzo/distributed/mpi_library.h"
 
 namespace mezzo::distributed {
 namespace {
@@ -16,7 +15,7 @@ void check(int code, const char* call) {
   if (code == MPI_SUCCESS) return;
   char text[MPI_MAX_ERROR_STRING] = "";
   int length = 0;
-  MPI_Error_string(code, text, &length);
+  mpi().MPI_Error_string(code, text, &length);
   fail<DeviceError>(kMpi, call,
                     " failed: ", std::string_view(text, static_cast<std::size_t>(length)),
                     ". See what the launcher reports about the other processes");
@@ -30,39 +29,41 @@ class MpiGroup final : public ProcessGroup {
   MpiGroup(int rank, int size) : ProcessGroup(rank, size) {}
 
   void broadcast(std::span<std::byte> bytes) override {
-    check(MPI_Bcast(bytes.data(), count_of(bytes.size()), MPI_BYTE, 0, MPI_COMM_WORLD),
+    check(mpi().MPI_Bcast(bytes.data(), count_of(bytes.size()), mpi().byte, 0, mpi().world),
           "MPI_Bcast");
   }
 
   void all_to_all(std::span<const std::byte> send, std::span<std::byte> receive) override {
     const int each = count_of(send.size() / static_cast<std::size_t>(size()));
-    check(MPI_Alltoall(send.data(), each, MPI_BYTE, receive.data(), each, MPI_BYTE, MPI_COMM_WORLD),
+    check(mpi().MPI_Alltoall(send.data(), each, mpi().byte, receive.data(), each, mpi().byte,
+                             mpi().world),
           "MPI_Alltoall");
   }
 
   void all_gather(std::span<const std::byte> send, std::span<std::byte> receive) override {
     const int each = count_of(send.size());
-    check(
-        MPI_Allgather(send.data(), each, MPI_BYTE, receive.data(), each, MPI_BYTE, MPI_COMM_WORLD),
-        "MPI_Allgather");
+    check(mpi().MPI_Allgather(send.data(), each, mpi().byte, receive.data(), each, mpi().byte,
+                              mpi().world),
+          "MPI_Allgather");
   }
 };
 
 // MPI_Finalize() waits for the other processes, which may wait for data that this one failed to
 // send. Only the exit status says whether it failed: exceptions are caught before the program ends.
 void finish_mpi(int status, void* /*unused*/) {
-  if (status == 0) MPI_Finalize();
+  if (status == 0) mpi().MPI_Finalize();
 }
 
 }  // namespace
 
 std::unique_ptr<ProcessGroup> make_launched_group(int launched) {
   int is_set_up = 0;
-  MPI_Initialized(&is_set_up);
+  mpi().MPI_Initialized(&is_set_up);
   if (is_set_up == 0) {
     int provided = 0;
-    // mezzo's own threads compute, and the training thread is not always that of main().
-    check(MPI_Init_thread(nullptr, nullptr, MPI_THREAD_SERIALIZED, &provided), "MPI_Init_thread");
+    // mezzo's own threads compute, and the one that trains is not always that of main().
+    check(mpi().MPI_Init_thread(nullptr, nullptr, MPI_THREAD_SERIALIZED, &provided),
+          "MPI_Init_thread");
     if (provided < MPI_THREAD_SERIALIZED) {
       fail<UnsupportedError>(kMpi,
                              "this MPI cannot be used in programs with threads. Use one that "
@@ -70,12 +71,12 @@ std::unique_ptr<ProcessGroup> make_launched_group(int launched) {
     }
     on_exit(finish_mpi, nullptr);
   }
-  MPI_Comm_set_errhandler(MPI_COMM_WORLD, MPI_ERRORS_RETURN);
+  mpi().MPI_Comm_set_errhandler(mpi().world, mpi().errors_return);
   int rank = 0;
   int size = 1;
-  check(MPI_Comm_rank(MPI_COMM_WORLD, &rank), "MPI_Comm_rank");
-  check(MPI_Comm_size(MPI_COMM_WORLD, &size), "MPI_Comm_size");
-  // Otherwise each process would train alone, and all would write the same files.
+  check(mpi().MPI_Comm_rank(mpi().world, &rank), "MPI_Comm_rank");
+  check(mpi().MPI_Comm_size(mpi().world, &size), "MPI_Comm_size");
+  // Each would train by itself, and all write the same files.
   if (size != launched) {
     fail<UnsupportedError>(
         kMpi, "the launcher has started ", launched, " processes, and MPI sees ", size,

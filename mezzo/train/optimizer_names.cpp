@@ -1,6 +1,7 @@
 #include "mezzo/train/optimizer_names.h"
 
 #include "mezzo/core/error.h"
+#include "mezzo/optim/adam.h"
 
 namespace mezzo::train {
 namespace {
@@ -33,6 +34,15 @@ std::string optimizer_names() {
     names += concat(names.empty() ? "" : (is_last ? " and " : ", "), name_of(kind));
   }
   return names;
+}
+
+OptimizerOptions usual_options(OptimizerKind kind) {
+  OptimizerOptions options{.kind = kind};
+  if (kind == OptimizerKind::kSgd) return options;
+  options.lr = optim::AdamOptions{}.lr.at(0);
+  options.weight_decay = kind == OptimizerKind::kAdamW ? optim::AdamWOptions{}.weight_decay
+                                                       : optim::AdamOptions{}.weight_decay;
+  return options;
 }
 
 }  // namespace mezzo::train

@@ -70,15 +70,6 @@ std::unique_ptr<optim::Optimizer> make_of_kind(const Groups& groups, const Optim
 
 }  // namespace
 
-OptimizerOptions usual_options(OptimizerKind kind) {
-  OptimizerOptions options{.kind = kind};
-  if (kind == OptimizerKind::kSgd) return options;
-  options.lr = optim::AdamOptions{}.lr.at(0);
-  options.weight_decay = kind == OptimizerKind::kAdamW ? optim::AdamWOptions{}.weight_decay
-                                                       : optim::AdamOptions{}.weight_decay;
-  return options;
-}
-
 void GroupedOptimizer::set_rate(double lr) const {
   for (std::size_t i = 0; i < factors.size(); ++i) optimizer->set_lr(lr * factors[i], i);
 }

@@ -91,11 +91,12 @@ TEST_F(PlanTable, NamesEachReasonOnceAndItsNumberInEveryRow) {
     std::istringstream cells(line);
     std::string first;
     cells >> first;
-    EXPECT_EQ(first, event["path"].get<std::string>().empty() ? event["op"] : event["path"]);
+    const auto path = event["path"].get<std::string>();
+    EXPECT_EQ(first, path.empty() ? event["op"].get<std::string>() : path);
     const std::size_t number = std::stoul(line.substr(line.find_last_of(' ')));
     ASSERT_GE(number, 1U);
     ASSERT_LE(number, reasons.size());
-    EXPECT_EQ(reasons[number - 1], event["reason"]) << line;
+    EXPECT_EQ(reasons[number - 1], event["reason"].get<std::string>()) << line;
   }
 }
 

@@ -148,5 +148,24 @@ TEST_F(Together, BenchAndCompareShareTheWork) {
   EXPECT_EQ(std::ranges::count(compare.output, '\n'), 4) << compare.output;
 }
 
+// A library that has the name of MPI's and none of its functions: who does not load it does not
+// notice.
+constexpr const char* kEmptyMpi = "/usr/bin/env LD_LIBRARY_PATH=" MEZZO_EMPTY_MPI " ";
+
+TEST_F(Together, OneThatIsStartedAloneLoadsNoMpi) {
+  const Outcome outcome =
+      run_line(concat(kEmptyMpi, MEZZO_COMMAND, " train --model mlp --steps 1 --quiet"));
+  EXPECT_EQ(outcome.status, 0) << outcome.errors;
+}
+
+TEST_F(Together, AnMpiThatCannotBeUsedIsNamed) {
+  const Outcome outcome =
+      run_line(concat(kEmptyMpi, "OMPI_COMM_WORLD_SIZE=2 ", MEZZO_COMMAND, " train --steps 1"));
+  EXPECT_EQ(outcome.status, 1);
+  EXPECT_THAT(outcome.errors, HasSubstr("[distributed] the MPI by which the processes of a "
+                                        "launcher train together is of another version: "));
+  EXPECT_THAT(outcome.errors, HasSubstr(MEZZO_MPI_LIBRARY " has no MPI_"));
+}
+
 }  // namespace
 }  // namespace mezzo::cli_tests

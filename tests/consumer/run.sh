@@ -25,8 +25,15 @@ echo 'message(FATAL_ERROR "mezzo takes a oneDNN that it was not built with")' \
   >"$work_dir/other/lib/cmake/dnnl/dnnl-config.cmake"
 echo 'set(PACKAGE_VERSION 99.0.0)' >"$work_dir/other/lib/cmake/dnnl/dnnl-config-version.cmake"
 work_dir=$(cd "$work_dir" && pwd)
+# The installed files name no library of a card or of MPI, and are found where neither CUDA nor MPI is.
+if grep -E 'libcud|libcublas|CUDA::|MPI::|libmpi' "$work_dir"/prefix/lib*/cmake/mezzo/mezzo-targets*.cmake \
+  "$work_dir"/prefix/lib/*/cmake/mezzo/mezzo-targets*.cmake 2>/dev/null; then
+  echo "the installed CMake files ask for a library that is loaded, or comes along" >&2
+  exit 1
+fi
 cmake -S "$work_dir/source" -B "$work_dir/build" -G Ninja -DCMAKE_BUILD_TYPE=Release \
-  -DCMAKE_PREFIX_PATH="$work_dir/other;$work_dir/prefix" "$@"
+  -DCMAKE_PREFIX_PATH="$work_dir/other;$work_dir/prefix" \
+  -DCMAKE_DISABLE_FIND_PACKAGE_CUDAToolkit=ON -DCMAKE_DISABLE_FIND_PACKAGE_MPI=ON "$@"
 cmake --build "$work_dir/build"
 "$work_dir/build/consumer"
 

@@ -2,11 +2,10 @@
 
 #include <array>
 
-#include <cublasLt.h>
-#include <cudnn.h>
-
 #include "mezzo/core/device_backend.h"
 #include "mezzo/kernels/cuda/check.h"
+#include "mezzo/kernels/cuda/cublaslt_library.h"
+#include "mezzo/kernels/cuda/cudnn_library.h"
 
 namespace mezzo::kernels::cuda {
 namespace {
@@ -71,27 +70,29 @@ cudaStream_t Context::copy_stream() {
 
 cudnnContext* Context::cudnn() {
   if (cudnn_ != nullptr) return cudnn_;
+  const Cudnn& library = cudnn_library();
   const OnDevice on(device_);
   cudnnHandle_t handle = nullptr;
-  const cudnnStatus_t made = cudnnCreate(&handle);
+  const cudnnStatus_t made = library.cudnnCreate(&handle);
   if (made != CUDNN_STATUS_SUCCESS) {
-    fail<DeviceError>("cuda", "cudnnCreate failed: ", cudnnGetErrorString(made));
+    fail<DeviceError>("cuda", "cudnnCreate failed: ", library.cudnnGetErrorString(made));
   }
-  const cudnnStatus_t set = cudnnSetStream(handle, stream_);
+  const cudnnStatus_t set = library.cudnnSetStream(handle, stream_);
   if (set != CUDNN_STATUS_SUCCESS) {
-    cudnnDestroy(handle);
-    fail<DeviceError>("cuda", "cudnnSetStream failed: ", cudnnGetErrorString(set));
+    library.cudnnDestroy(handle);
+    fail<DeviceError>("cuda", "cudnnSetStream failed: ", library.cudnnGetErrorString(set));
   }
   return cudnn_ = handle;
 }
 
 cublasLtContext* Context::cublas() {
   if (cublas_ != nullptr) return cublas_;
+  const CublasLt& library = cublaslt_library();
   const OnDevice on(device_);
   cublasLtHandle_t handle = nullptr;
-  const cublasStatus_t made = cublasLtCreate(&handle);
+  const cublasStatus_t made = library.cublasLtCreate(&handle);
   if (made != CUBLAS_STATUS_SUCCESS) {
-    fail<DeviceError>("cuda", "cublasLtCreate failed: ", cublasLtGetStatusString(made));
+    fail<DeviceError>("cuda", "cublasLtCreate failed: ", library.cublasLtGetStatusString(made));
   }
   return cublas_ = handle;
 }

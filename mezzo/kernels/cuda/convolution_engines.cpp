@@ -15,9 +15,10 @@ Descriptor engine_of(const Descriptor& config) {
   Descriptor engine(CUDNN_BACKEND_ENGINE_DESCRIPTOR);
   cudnnBackendDescriptor_t raw = engine.get();
   std::int64_t count = 0;
-  check_cudnn(cudnnBackendGetAttribute(config.get(), CUDNN_ATTR_ENGINECFG_ENGINE,
-                                       CUDNN_TYPE_BACKEND_DESCRIPTOR, 1, &count, &raw),
-              "cudnnBackendGetAttribute");
+  check_cudnn(
+      cudnn_library().cudnnBackendGetAttribute(config.get(), CUDNN_ATTR_ENGINECFG_ENGINE,
+                                               CUDNN_TYPE_BACKEND_DESCRIPTOR, 1, &count, &raw),
+      "cudnnBackendGetAttribute");
   return engine;
 }
 
@@ -27,9 +28,9 @@ std::vector<Note> notes_of(const Descriptor& engine, cudnnBackendAttributeName_t
                            cudnnBackendAttributeType_t type) {
   std::array<Note, kMost> notes{};
   std::int64_t count = 0;
-  check_cudnn(
-      cudnnBackendGetAttribute(engine.get(), name, type, std::ssize(notes), &count, notes.data()),
-      "cudnnBackendGetAttribute");
+  check_cudnn(cudnn_library().cudnnBackendGetAttribute(engine.get(), name, type, std::ssize(notes),
+                                                       &count, notes.data()),
+              "cudnnBackendGetAttribute");
   const std::int64_t given = std::clamp<std::int64_t>(count, 0, std::ssize(notes));
   return {notes.begin(), notes.begin() + given};
 }
@@ -75,11 +76,11 @@ std::vector<Descriptor> recommended(const Descriptor& graph, cudnnBackendHeurMod
     raw.push_back(configs.back().get());
   }
   std::int64_t count = 0;
-  check_cudnn(
-      cudnnBackendGetAttribute(heuristic.get(), CUDNN_ATTR_ENGINEHEUR_RESULTS,
-                               CUDNN_TYPE_BACKEND_DESCRIPTOR, kMostConfigs, &count, raw.data()),
-      "cudnnBackendGetAttribute");
-  // cuDNN may count more configurations than fit in the array.
+  check_cudnn(cudnn_library().cudnnBackendGetAttribute(
+                  heuristic.get(), CUDNN_ATTR_ENGINEHEUR_RESULTS, CUDNN_TYPE_BACKEND_DESCRIPTOR,
+                  kMostConfigs, &count, raw.data()),
+              "cudnnBackendGetAttribute");
+  // It may count more than there was room for.
   const std::int64_t given = std::clamp<std::int64_t>(count, 0, kMostConfigs);
   configs.erase(configs.begin() + given, configs.end());
   return configs;
@@ -88,8 +89,8 @@ std::vector<Descriptor> recommended(const Descriptor& graph, cudnnBackendHeurMod
 std::int64_t number_of(const Descriptor& engine) {
   std::int64_t number = -1;
   std::int64_t count = 0;
-  check_cudnn(cudnnBackendGetAttribute(engine.get(), CUDNN_ATTR_ENGINE_GLOBAL_INDEX,
-                                       CUDNN_TYPE_INT64, 1, &count, &number),
+  check_cudnn(cudnn_library().cudnnBackendGetAttribute(engine.get(), CUDNN_ATTR_ENGINE_GLOBAL_INDEX,
+                                                       CUDNN_TYPE_INT64, 1, &count, &number),
               "cudnnBackendGetAttribute");
   return number;
 }

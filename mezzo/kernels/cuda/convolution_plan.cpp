@@ -56,8 +56,9 @@ std::optional<Plan> make_plan(cudnnHandle_t handle, const EngineConfig& of) {
     execution.finalize();
     std::int64_t workspace = 0;
     std::int64_t count = 0;
-    check_cudnn(cudnnBackendGetAttribute(execution.get(), CUDNN_ATTR_EXECUTION_PLAN_WORKSPACE_SIZE,
-                                         CUDNN_TYPE_INT64, 1, &count, &workspace),
+    check_cudnn(cudnn_library().cudnnBackendGetAttribute(execution.get(),
+                                                         CUDNN_ATTR_EXECUTION_PLAN_WORKSPACE_SIZE,
+                                                         CUDNN_TYPE_INT64, 1, &count, &workspace),
                 "cudnnBackendGetAttribute");
     if (workspace > kMostWorkspace) return std::nullopt;
     const std::chrono::duration<double> making = std::chrono::steady_clock::now() - start;
@@ -99,8 +100,9 @@ class ReadyPlan {
   }
 
   void queue() const {
-    check_cudnn(cudnnBackendExecute(context_.cudnn(), plan_.execution.get(), pack_.get()),
-                "cudnnBackendExecute");
+    check_cudnn(
+        cudnn_library().cudnnBackendExecute(context_.cudnn(), plan_.execution.get(), pack_.get()),
+        "cudnnBackendExecute");
   }
 
   // Milliseconds of the fastest of several runs after a first one, which loads kernels. If the

@@ -4,9 +4,8 @@
 #include <memory>
 #include <vector>
 
-#include <cublasLt.h>
-
 #include "mezzo/core/error.h"
+#include "mezzo/kernels/cuda/cublaslt_library.h"
 
 namespace mezzo::kernels::cuda {
 namespace {
@@ -15,7 +14,7 @@ constexpr std::size_t kWorkspace = 32UL << 20U;  // NVIDIA's recommendation for 
 
 void check(cublasStatus_t status, const char* call) {
   if (status == CUBLAS_STATUS_SUCCESS) return;
-  fail<DeviceError>("cuda", call, " failed: ", cublasLtGetStatusString(status));
+  fail<DeviceError>("cuda", call, " failed: ", cublaslt_library().cublasLtGetStatusString(status));
 }
 
 cudaDataType_t type_of(DType dtype) {
@@ -28,9 +27,13 @@ cudaDataType_t type_of(DType dtype) {
 
 // Deleters of cuBLASLt's descriptions.
 struct Destroy {
-  void operator()(cublasLtMatmulDesc_t d) const { cublasLtMatmulDescDestroy(d); }
-  void operator()(cublasLtMatrixLayout_t d) const { cublasLtMatrixLayoutDestroy(d); }
-  void operator()(cublasLtMatmulPreference_t d) const { cublasLtMatmulPreferenceDestroy(d); }
+  void operator()(cublasLtMatmulDesc_t d) const { cublaslt_library().cublasLtMatmulDescDestroy(d); }
+  void operator()(cublasLtMatrixLayout_t d) const {
+    cublaslt_library().cublasLtMatrixLayoutDestroy(d);
+  }
+  void operator()(cublasLtMatmulPreference_t d) const {
+    cublaslt_library().cublasLtMatmulPreferenceDestroy(d);
+  }
 };
 template <class T>
 using Owned = std::unique_ptr<std::remove_pointer_t<T>, Destroy>;
@@ -39,16 +42,17 @@ using Layout = Owned<cublasLtMatrixLayout_t>;
 Layout make_layout(DType dtype, std::int64_t rows, std::int64_t columns, const Product& p,
                    std::int64_t step) {
   cublasLtMatrixLayout_t raw = nullptr;
-  check(cublasLtMatrixLayoutCreate(&raw, type_of(dtype), static_cast<std::uint64_t>(rows),
-                                   static_cast<std::uint64_t>(columns), rows),
+  check(cublaslt_library().cublasLtMatrixLayoutCreate(&raw, type_of(dtype),
+                                                      static_cast<std::uint64_t>(rows),
+                                                      static_cast<std::uint64_t>(columns), rows),
         "cublasLtMatrixLayoutCreate");
   Layout layout(raw);
   const auto count = static_cast<std::int32_t>(p.batch);
-  check(cublasLtMatrixLayoutSetAttribute(raw, CUBLASLT_MATRIX_LAYOUT_BATCH_COUNT, &count,
-                                         sizeof(count)),
+  check(cublaslt_library().cublasLtMatrixLayoutSetAttribute(raw, CUBLASLT_MATRIX_LAYOUT_BATCH_COUNT,
+                                                            &count, sizeof(count)),
         "setting the batch");
-  check(cublasLtMatrixLayoutSetAttribute(raw, CUBLASLT_MATRIX_LAYOUT_STRIDED_BATCH_OFFSET, &step,
-                                         sizeof(step)),
+  check(cublaslt_library().cublasLtMatrixLayoutSetAttribute(
+            raw, CUBLASLT_MATRIX_LAYOUT_STRIDED_BATCH_OFFSET, &step, sizeof(step)),
         "setting the batch's stride");
   return layout;
 }
@@ -71,7 +75,8 @@ class CublasPlan {
     cublasLtMatmulDesc_t raw = nullptr;
     const cublasComputeType_t compute =
         p.tf32 && p.dtype == DType::kF32 ? CUBLAS_COMPUTE_32F_FAST_TF32 : CUBLAS_COMPUTE_32F;
-    check(cublasLtMatmulDescCreate(&raw, compute, CUDA_R_32F), "cublasLtMatmulDescCreate");
+    check(cublaslt_library().cublasLtMatmulDescCreate(&raw, compute, CUDA_R_32F),
+          "cublasLtMatmulDescCreate");
     operation.reset(raw);
     const cublasOperation_t of_b = p.transpose_b ? CUBLAS_OP_T : CUBLAS_OP_N;
     const cublasOperation_t of_a = p.transpose_a ? CUBLAS_OP_T : CUBLAS_OP_N;
@@ -90,17 +95,20 @@ class CublasPlan {
 
   template <class T>
   void set(cublasLtMatmulDescAttributes_t attribute, const T& value) const {
-    check(cublasLtMatmulDescSetAttribute(operation.get(), attribute, &value, sizeof(value)),
+    check(cublaslt_library().cublasLtMatmulDescSetAttribute(operation.get(), attribute, &value,
+                                                            sizeof(value)),
           "cublasLtMatmulDescSetAttribute");
   }
 
   // Requests the algorithm that cuBLASLt expects to be fastest.
   void choose(cublasLtHandle_t handle) {
     cublasLtMatmulPreference_t raw = nullptr;
-    check(cublasLtMatmulPreferenceCreate(&raw), "cublasLtMatmulPreferenceCreate");
+    check(cublaslt_library().cublasLtMatmulPreferenceCreate(&raw),
+          "cublasLtMatmulPreferenceCreate");
     const Owned<cublasLtMatmulPreference_t> preference(raw);
     const auto prefer = [&](cublasLtMatmulPreferenceAttributes_t attribute, const auto& value) {
-      check(cublasLtMatmulPreferenceSetAttribute(raw, attribute, &value, sizeof(value)),
+      check(cublaslt_library().cublasLtMatmulPreferenceSetAttribute(raw, attribute, &value,
+                                                                    sizeof(value)),
             "cublasLtMatmulPreferenceSetAttribute");
     };
     prefer(CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES, kWorkspace);
@@ -122,9 +130,9 @@ class CublasPlan {
     prefer(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_C_BYTES, of_result);
     prefer(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_D_BYTES, of_result);
     int found = 0;
-    const cublasStatus_t status =
-        cublasLtMatmulAlgoGetHeuristic(handle, operation.get(), first.get(), second.get(),
-                                       result.get(), result.get(), raw, 1, &chosen, &found);
+    const cublasStatus_t status = cublaslt_library().cublasLtMatmulAlgoGetHeuristic(
+        handle, operation.get(), first.get(), second.get(), result.get(), result.get(), raw, 1,
+        &chosen, &found);
     has_algorithm =
         status == CUBLAS_STATUS_SUCCESS && found > 0 && chosen.state == CUBLAS_STATUS_SUCCESS;
   }
@@ -173,9 +181,10 @@ void run_plan(Context& context, const CublasPlan& plan, const void* a, const voi
   const Scratch workspace(plan.chosen.workspaceSize, context.device());
   const float one = 1;
   const float zero = 0;
-  check(cublasLtMatmul(context.cublas(), plan.operation.get(), &one, b, plan.first.get(), a,
-                       plan.second.get(), &zero, out, plan.result.get(), out, plan.result.get(),
-                       &plan.chosen.algo, workspace.as(), workspace.bytes(), context.stream()),
+  check(cublaslt_library().cublasLtMatmul(
+            context.cublas(), plan.operation.get(), &one, b, plan.first.get(), a, plan.second.get(),
+            &zero, out, plan.result.get(), out, plan.result.get(), &plan.chosen.algo,
+            workspace.as(), workspace.bytes(), context.stream()),
         "cublasLtMatmul");
 }
 

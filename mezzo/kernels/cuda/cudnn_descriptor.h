@@ -8,9 +8,8 @@
 #include <type_traits>
 #include <vector>
 
-#include <cudnn.h>
-
 #include "mezzo/core/error.h"
+#include "mezzo/kernels/cuda/cudnn_library.h"
 
 namespace mezzo::kernels::cuda {
 
@@ -25,9 +24,10 @@ inline void check_cudnn(cudnnStatus_t status, const char* call) {
   if (status == CUDNN_STATUS_SUCCESS) [[likely]]
     return;
   std::array<char, 512> why{};
-  cudnnGetLastErrorString(why.data(), why.size());
+  cudnn_library().cudnnGetLastErrorString(why.data(), why.size());
   why.back() = '\0';
-  throw CudnnRefusal(concat("[cuda] ", call, " failed: ", cudnnGetErrorString(status),
+  throw CudnnRefusal(concat("[cuda] ", call,
+                            " failed: ", cudnn_library().cudnnGetErrorString(status),
                             why[0] != '\0' ? ", " : "", why.data()));
 }
 
@@ -36,7 +36,8 @@ class Descriptor {
  public:
   explicit Descriptor(cudnnBackendDescriptorType_t type) {
     cudnnBackendDescriptor_t raw = nullptr;
-    check_cudnn(cudnnBackendCreateDescriptor(type, &raw), "cudnnBackendCreateDescriptor");
+    check_cudnn(cudnn_library().cudnnBackendCreateDescriptor(type, &raw),
+                "cudnnBackendCreateDescriptor");
     raw_.reset(raw);
   }
 
@@ -45,8 +46,8 @@ class Descriptor {
   template <class T>
   void set(cudnnBackendAttributeName_t name, cudnnBackendAttributeType_t type,
            std::span<const T> values) {
-    check_cudnn(cudnnBackendSetAttribute(get(), name, type,
-                                         static_cast<std::int64_t>(values.size()), values.data()),
+    check_cudnn(cudnn_library().cudnnBackendSetAttribute(
+                    get(), name, type, static_cast<std::int64_t>(values.size()), values.data()),
                 "cudnnBackendSetAttribute");
   }
   template <class T>
@@ -59,11 +60,15 @@ class Descriptor {
   void set_numbers(cudnnBackendAttributeName_t name, std::span<const std::int64_t> numbers) {
     set(name, CUDNN_TYPE_INT64, numbers);
   }
-  void finalize() { check_cudnn(cudnnBackendFinalize(get()), "cudnnBackendFinalize"); }
+  void finalize() {
+    check_cudnn(cudnn_library().cudnnBackendFinalize(get()), "cudnnBackendFinalize");
+  }
 
  private:
   struct Destroy {
-    void operator()(cudnnBackendDescriptor_t raw) const { cudnnBackendDestroyDescriptor(raw); }
+    void operator()(cudnnBackendDescriptor_t raw) const {
+      cudnn_library().cudnnBackendDestroyDescriptor(raw);
+    }
   };
   std::unique_ptr<std::remove_pointer_t<cudnnBackendDescriptor_t>, Destroy> raw_;
 };
