@@ -34,9 +34,6 @@ Sizes sizes_of(const Tensor& x, const Tensor& y, const Tensor& pixels) {
 Sizes forward_sizes(const KernelArgs& args) {
   return sizes_of(args.input(0), args.output(), args.output());
 }
-Sizes grad_input_sizes(const KernelArgs& args) {
-  return sizes_of(args.input(0), args.output(), args.input(0));
-}
 
 // The number of parts into which columns are divided among threads if there are few strips.
 std::int64_t column_parts_for(std::int64_t strips, std::int64_t columns) {
