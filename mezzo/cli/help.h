@@ -17,6 +17,9 @@ class HelpFormatter final : public CLI::Formatter {
                          std::vector<const CLI::Option*> options) const override;
 };
 
+// What help calls the value of an option: `N`, `NUM`, `TEXT` or `LIST`; empty for a flag.
+std::string value_name(const CLI::Option& option);
+
 // Has the help of the command and of all its subcommands laid out so.
 void lay_out_help(CLI::App& app);
 
