@@ -14,5 +14,8 @@ void add_plan(CLI::App& app);
 void add_ops(CLI::App& app);
 void add_info(CLI::App& app);
 void add_data(CLI::App& app);
+// After all others, of which it has pages.
+void add_man(CLI::App& app);
+void add_completion(CLI::App& app);
 
 }  // namespace mezzo::cli

@@ -10,6 +10,7 @@
 #include "mezzo/cli/failures.h"
 #include "mezzo/cli/json_lines.h"
 #include "mezzo/cli/left_out.h"
+#include "mezzo/cli/offered_values.h"
 #include "mezzo/cli/options.h"
 #include "mezzo/cli/print.h"
 #include "mezzo/cli/processes.h"
@@ -180,9 +181,9 @@ void add_compare(CLI::App& app) {
       app.add_subcommand("compare", "Train a model once per level, from the same weights");
   auto options = std::make_shared<CompareOptions>();
   add_precision_options_but_level(*command, *options);
-  command
-      ->add_option("--levels", options->levels,
-                   "Levels to compare, with a dtype if not --dtype: O0,O2,O2/f16")
+  offer(command->add_option("--levels", options->levels,
+                            "Levels to compare, with a dtype if not --dtype: O0,O2,O2/f16"),
+        level_words())
       ->delimiter(',')
       ->capture_default_str()
       ->group(heading::kPrecision);

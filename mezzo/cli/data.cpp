@@ -6,6 +6,7 @@
 #include "mezzo/cli/distinct_files.h"
 #include "mezzo/cli/failures.h"
 #include "mezzo/cli/json_lines.h"
+#include "mezzo/cli/offered_values.h"
 #include "mezzo/cli/options.h"
 #include "mezzo/cli/print.h"
 #include "mezzo/cli/strict_values.h"
@@ -181,13 +182,18 @@ void add_data(CLI::App& app) {
   CLI::App* command =
       app.add_subcommand("data", "What a data set holds: classes, sizes, bad files, a picture");
   auto options = std::make_shared<DataOptions>();
-  command->add_option("spec", options->run.data, std::string(data::kDatasetNames))->required();
-  command->add_option("--split", options->split, "train, test or both")->capture_default_str();
+  offer(command->add_option("spec", options->run.data, std::string(data::kDatasetNames)),
+        words_in(data::kDatasetNames))
+      ->required();
+  offer(command->add_option("--split", options->split, "train, test or both"),
+        {"train", "test", "both"})
+      ->capture_default_str();
   command->add_option("--limit", options->limit, "Images to examine of each split (all)");
-  command->add_option("--out", options->out, "Write a picture of images (PNG)");
+  offer_files(command->add_option("--out", options->out, "Write a picture of images (PNG)"));
   add_sheet_options(*command, options->sheet);
   command->add_option("--threads", options->threads, "Threads to use (all cores)");
-  command->add_option("--json", options->json, "Write the results to this file, a line per split");
+  offer_files(command->add_option("--json", options->json,
+                                  "Write the results to this file, a line per split"));
   command->callback([options] { run_data(*options); });
 }
 

@@ -6,6 +6,7 @@
 #include "mezzo/cli/failures.h"
 #include "mezzo/cli/json_lines.h"
 #include "mezzo/cli/left_out.h"
+#include "mezzo/cli/offered_values.h"
 #include "mezzo/cli/options.h"
 #include "mezzo/cli/print.h"
 #include "mezzo/cli/table.h"
@@ -112,9 +113,8 @@ void add_eval(CLI::App& app) {
   CLI::App* command = app.add_subcommand("eval", "Loss and accuracy of saved weights");
   auto options = std::make_shared<EvalOptions>();
   add_precision_options(*command, *options);
-  command
-      ->add_option("--weights", options->run.fine_tuning.weights,
-                   "safetensors file, checkpoint or folder of checkpoints")
+  offer_files(command->add_option("--weights", options->run.fine_tuning.weights,
+                                  "safetensors file, checkpoint or folder of checkpoints"))
       ->required()
       ->group(heading::kModel);
   add_data_options(*command, *options);
@@ -122,7 +122,8 @@ void add_eval(CLI::App& app) {
   add_batch_size_option(*command, *options);
   add_device_options(*command, *options);
   add_output_options(*command, *options);
-  command->add_option("--logits", options->logits, ".npy file for the logits of all images")
+  offer_files(
+      command->add_option("--logits", options->logits, ".npy file for the logits of all images"))
       ->group(heading::kOutput);
   command->callback([options] { run_eval(*options); });
 }

@@ -3,6 +3,7 @@
 
 #include "mezzo/cli/command.h"
 #include "mezzo/cli/distinct_files.h"
+#include "mezzo/cli/offered_values.h"
 #include "mezzo/cli/options.h"
 #include "mezzo/cli/print.h"
 #include "mezzo/cli/strict_values.h"
@@ -43,10 +44,10 @@ void add_export(CLI::App& app) {
   CLI::App* command = app.add_subcommand("export", "A network as an ONNX file");
   auto options = std::make_shared<ExportOptions>();
   add_model_option(*command, options->run);
-  command->add_option(
+  offer_files(command->add_option(
       "--weights", options->run.fine_tuning.weights,
-      "safetensors file, checkpoint or folder of checkpoints (initial weights of --seed)");
-  command->add_option("--out", options->out, "File to write")->required();
+      "safetensors file, checkpoint or folder of checkpoints (initial weights of --seed)"));
+  offer_files(command->add_option("--out", options->out, "File to write"))->required();
   add_size(*command, "--image-size", options->run.image_size,
            "Height and width of the input (the model's default)");
   add_size(*command, "--channels", options->channels,

@@ -11,15 +11,6 @@ constexpr std::size_t kColumns = 100;
 constexpr std::size_t kHalf = kColumns / 2;
 constexpr std::size_t kNames = 22;  // a help text begins after this column, or later
 
-// `N`, `NUM`, `TEXT` or `LIST`; empty for a flag.
-std::string value_of(const CLI::Option& option) {
-  if (option.get_expected_max() == 0) return "";
-  if (option.get_delimiter() != '\0') return " LIST";
-  const std::string type = option.get_type_name();
-  if (type.starts_with("FLOAT")) return " NUM";
-  return type.starts_with("INT") || type.starts_with("UINT") ? " N" : " TEXT";
-}
-
 std::string padded(std::string text, std::size_t width) {
   text.resize(std::max(text.size(), width), ' ');
   return text;
@@ -28,7 +19,8 @@ std::string padded(std::string text, std::size_t width) {
 std::string entry_of(const CLI::Option& option, bool is_positional) {
   const std::string name =
       is_positional ? option.get_name(true) : "--" + option.get_lnames().front();
-  std::string text = padded("  " + name + (is_positional ? "" : value_of(option)), kNames);
+  const std::string value = is_positional ? "" : value_name(option);
+  std::string text = padded("  " + name + (value.empty() ? "" : " " + value), kNames);
   const std::string usual = option.get_default_str();
   text += "  " + option.get_description();
   if (!usual.empty()) text += " (" + usual + ")";
@@ -44,6 +36,14 @@ std::string wrapped(const std::string& line) {
 }
 
 }  // namespace
+
+std::string value_name(const CLI::Option& option) {
+  if (option.get_expected_max() == 0) return "";
+  if (option.get_delimiter() != '\0') return "LIST";
+  const std::string type = option.get_type_name();
+  if (type.starts_with("FLOAT")) return "NUM";
+  return type.starts_with("INT") || type.starts_with("UINT") ? "N" : "TEXT";
+}
 
 std::string HelpFormatter::make_usage(const CLI::App* app, std::string name) const {
   const std::string usage = CLI::Formatter::make_usage(app, name);

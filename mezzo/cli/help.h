@@ -17,7 +17,10 @@ class HelpFormatter final : public CLI::Formatter {
                          std::vector<const CLI::Option*> options) const override;
 };
 
-// Applies this layout to the command and all its subcommands.
+// What help calls the value of an option: `N`, `NUM`, `TEXT` or `LIST`; empty for a flag.
+std::string value_name(const CLI::Option& option);
+
+// Has the help of the command and of all its subcommands laid out so.
 void lay_out_help(CLI::App& app);
 
 }  // namespace mezzo::cli

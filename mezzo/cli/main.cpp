@@ -50,7 +50,7 @@ const CLI::App* find_command(const CLI::App& app, const std::string& name) {
 }
 
 int run(int argc, char** argv) {
-  CLI::App app{"Mixed-precision training for C++"};
+  CLI::App app{"Mixed-precision training for C++", "mezzo"};
   app.require_subcommand(1);
   app.set_version_flag("--version", MEZZO_VERSION);
   mezzo::cli::add_train(app);
@@ -62,6 +62,8 @@ int run(int argc, char** argv) {
   mezzo::cli::add_ops(app);
   mezzo::cli::add_data(app);
   mezzo::cli::add_info(app);
+  mezzo::cli::add_completion(app);
+  mezzo::cli::add_man(app);
   mezzo::cli::refuse_odd_values(app);
   mezzo::cli::lay_out_help(app);
   const std::string word = argc > 1 ? argv[1] : "";

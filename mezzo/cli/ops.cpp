@@ -1,5 +1,6 @@
 // mezzo ops: lists every operation with its precision rule and its kernels.
 #include "mezzo/cli/command.h"
+#include "mezzo/cli/offered_values.h"
 #include "mezzo/cli/print.h"
 #include "mezzo/cli/table.h"
 #include "mezzo/core/error.h"
@@ -69,7 +70,8 @@ void add_ops(CLI::App& app) {
   CLI::App* command = app.add_subcommand("ops", "Operations, their precision rules and kernels");
   auto options = std::make_shared<OpsOptions>();
   CLI::Option* name =
-      command->add_option("name", options->name, "Only this operation, with its reason");
+      offer(command->add_option("name", options->name, "Only this operation, with its reason"),
+            operation_words());
   command->add_flag("--markdown", options->markdown, "Print docs/ops.md")->excludes(name);
   command->callback([options] { run_ops(*options); });
 }

@@ -1,6 +1,7 @@
 // Options for data: which images, how many at a time, and for how long.
 #include <algorithm>
 
+#include "mezzo/cli/offered_values.h"
 #include "mezzo/cli/option_words.h"
 #include "mezzo/cli/strict_values.h"
 #include "mezzo/train/configuration.h"
@@ -14,13 +15,15 @@ void add_batch_size_option(CLI::App& command, SharedOptions& options) {
 }
 
 void add_data_options(CLI::App& command, SharedOptions& options) {
-  command.add_option("--data", options.run.data, std::string(data::kDatasetNames))
+  offer(command.add_option("--data", options.run.data, std::string(data::kDatasetNames)),
+        words_in(data::kDatasetNames))
       ->capture_default_str()
       ->group(heading::kData);
   add_size(command, "--image-size", options.run.image_size,
            "Height and width of images (the data's own; images: 224)")
       ->group(heading::kData);
-  command.add_option("--bad-images", options.bad_images, "Unreadable files: error or skip")
+  offer(command.add_option("--bad-images", options.bad_images, "Unreadable files: error or skip"),
+        {"error", "skip"})
       ->capture_default_str()
       ->group(heading::kData);
   command.add_option("--workers", options.run.workers, "Data loading threads")

@@ -1,4 +1,5 @@
 // Options for how and where steps run.
+#include "mezzo/cli/offered_values.h"
 #include "mezzo/cli/option_words.h"
 #include "mezzo/core/device_backend.h"
 #include "mezzo/core/parallel.h"
@@ -40,7 +41,8 @@ void add_execution_options(CLI::App& command, SharedOptions& options) {
 
 void add_device_options(CLI::App& command, SharedOptions& options) {
   const auto add = [&](CLI::Option* option) { return option->group(heading::kExecution); };
-  add(command.add_option("--device", options.device, "cpu, cuda or cuda:1"))->capture_default_str();
+  add(offer(command.add_option("--device", options.device, "cpu, cuda or cuda:1"), {"cpu", "cuda"}))
+      ->capture_default_str();
   add(command.add_option("--threads", options.threads, "Threads (all cores)"));
   add(command.add_flag("--tf32", options.tf32, "TF32 products on GPUs"));
 }

@@ -2,6 +2,7 @@
 #include <tuple>
 #include <utility>
 
+#include "mezzo/cli/offered_values.h"
 #include "mezzo/cli/option_words.h"
 #include "mezzo/train/optimizer_names.h"
 
@@ -84,7 +85,8 @@ void set_schedule(const SharedOptions& options, train::RunOptions& run) {
 void add_optimizer_options(CLI::App& command, SharedOptions& options) {
   const auto add = [](CLI::Option* option) { return option->group(heading::kOptimizer); };
   OptimizerWords& said = options.optimizer;
-  add(command.add_option("--optimizer", said.kind, train::optimizer_names()))
+  const std::string kinds = train::optimizer_names();
+  add(offer(command.add_option("--optimizer", said.kind, kinds), words_in(kinds)))
       ->capture_default_str();
   add(command.add_option("--lr", said.lr, "Learning rate (0.01; adam, adamw: 0.001)"));
   add(command.add_option("--momentum", said.momentum, "Momentum of sgd (0.9)"));
@@ -106,7 +108,8 @@ void add_schedule_options(CLI::App& command, SharedOptions& options) {
   const auto group = [](CLI::Option* option) { option->group(heading::kSchedule); };
   ScheduleWords& said = options.schedule;
   train::ScheduleOptions& schedule = options.run.schedule;
-  group(command.add_option("--lr-schedule", said.kind, train::schedule_names())
+  const std::string kinds = train::schedule_names();
+  group(offer(command.add_option("--lr-schedule", said.kind, kinds), words_in(kinds))
             ->capture_default_str());
   const auto add_number = [&](const char* name, auto& number, const char* help, auto otherwise) {
     group(command.add_option(name, number, concat(help, " (", otherwise, ")")));

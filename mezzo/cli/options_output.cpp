@@ -1,4 +1,5 @@
 // Options for the output of a run: checkpoints, logs, a report.
+#include "mezzo/cli/offered_values.h"
 #include "mezzo/cli/option_words.h"
 
 namespace mezzo::cli {
@@ -19,7 +20,8 @@ void set_histograms(const SharedOptions& options, train::RunOptions& run) {
 void add_checkpoint_options(CLI::App& command, SharedOptions& options) {
   train::CheckpointingOptions& checkpoints = options.run.checkpoints;
   const auto add = [&](CLI::Option* option) { option->group(heading::kCheckpoints); };
-  add(command.add_option("--checkpoint-dir", checkpoints.folder, "Folder for checkpoints"));
+  add(offer_folders(
+      command.add_option("--checkpoint-dir", checkpoints.folder, "Folder for checkpoints")));
   add(command.add_option("--checkpoint-every", checkpoints.every, "Steps between (each epoch)"));
   add(command.add_option("--keep", checkpoints.keep, "Keep the N newest; 0: all"));
   add(command.add_flag("--keep-best", checkpoints.keep_best, "Keep the most accurate"));
@@ -28,8 +30,8 @@ void add_checkpoint_options(CLI::App& command, SharedOptions& options) {
 
 void add_report_options(CLI::App& command, SharedOptions& options) {
   const auto add = [&](CLI::Option* option) { option->group(heading::kOutput); };
-  add(command.add_option("--logdir", options.logdir, "Folder for TensorBoard"));
-  add(command.add_option("--report", options.report, "HTML page about the run"));
+  add(offer_folders(command.add_option("--logdir", options.logdir, "Folder for TensorBoard")));
+  add(offer_files(command.add_option("--report", options.report, "HTML page about the run")));
   add(command.add_option("--histogram-every", options.histogram_every,
                          "Steps between counts of gradients (50 with --report; 0: never)"));
   add(command.add_flag("--activation-gradients", options.run.activation_gradients,
@@ -38,7 +40,7 @@ void add_report_options(CLI::App& command, SharedOptions& options) {
 
 void add_output_options(CLI::App& command, SharedOptions& options) {
   const auto add = [&](CLI::Option* option) { option->group(heading::kOutput); };
-  add(command.add_option("--json", options.json, "Log of JSON objects"));
+  add(offer_files(command.add_option("--json", options.json, "Log of JSON objects")));
   add(command.add_flag("--quiet", options.quiet, "Print no progress"));
 }
 

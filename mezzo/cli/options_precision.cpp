@@ -2,6 +2,7 @@
 #include <charconv>
 #include <limits>
 
+#include "mezzo/cli/offered_values.h"
 #include "mezzo/cli/option_words.h"
 #include "mezzo/models/model.h"
 
@@ -31,22 +32,28 @@ std::optional<bool> parse_flag(const char* option, const std::string& text) {
 }
 
 void add_level_option(CLI::App& command, SharedOptions& options) {
-  command.add_option("--amp", options.level, "O0, O1, auto, O2 or O3, also with its dtype: O2/f16")
+  offer(command.add_option("--amp", options.level,
+                           "O0, O1, auto, O2 or O3, also with its dtype: O2/f16"),
+        level_words())
       ->capture_default_str()
       ->group(heading::kPrecision);
 }
 
 void add_rule_options(CLI::App& command, SharedOptions& options) {
   const auto add = [&](CLI::Option* option) { return option->group(heading::kPrecision); };
-  add(command.add_option("--dtype", options.dtype, "bf16 or f16 (bf16)"));
-  add(command.add_option("--keep-f32", options.run.precision.keep_float32,
-                         "Operations and modules in f32: batch_norm,fc,layer4.*"))
+  add(offer(command.add_option("--dtype", options.dtype, "bf16 or f16 (bf16)"), {"bf16", "f16"}));
+  const std::vector<std::string> operations = operation_words();
+  add(offer(command.add_option("--keep-f32", options.run.precision.keep_float32,
+                               "Operations and modules in f32: batch_norm,fc,layer4.*"),
+            operations))
       ->delimiter(',');
-  add(command.add_option("--lower", options.run.precision.lower,
-                         "Operations and modules in 16 bits, likewise"))
+  add(offer(command.add_option("--lower", options.run.precision.lower,
+                               "Operations and modules in 16 bits, likewise"),
+            operations))
       ->delimiter(',');
-  add(command.add_option("--keep-batchnorm-fp32", options.keep_batchnorm,
-                         "Scale and shift of norms in f32: true, or false (default at O3)"));
+  add(offer(command.add_option("--keep-batchnorm-fp32", options.keep_batchnorm,
+                               "Scale and shift of norms in f32: true, or false (default at O3)"),
+            {"true", "false"}));
 }
 
 }  // namespace
@@ -79,7 +86,9 @@ void set_precision(const SharedOptions& options, train::RunOptions& run) {
 void add_model_option(CLI::App& command, train::RunOptions& run) {
   std::string names;
   for (const std::string& name : models::names()) names += (names.empty() ? "" : ", ") + name;
-  command.add_option("--model", run.model, names)->capture_default_str()->group(heading::kModel);
+  offer(command.add_option("--model", run.model, names), models::names())
+      ->capture_default_str()
+      ->group(heading::kModel);
 }
 
 void add_precision_options_but_level(CLI::App& command, SharedOptions& options) {
@@ -94,7 +103,8 @@ void add_precision_options(CLI::App& command, SharedOptions& options) {
 }
 
 void add_loss_scale_option(CLI::App& command, SharedOptions& options) {
-  command.add_option("--loss-scale", options.loss_scale, "dynamic, none or a number")
+  offer(command.add_option("--loss-scale", options.loss_scale, "dynamic, none or a number"),
+        {"dynamic", "none"})
       ->group(heading::kPrecision);
 }
 

@@ -1,4 +1,5 @@
 // Options for what follows the validation of a run.
+#include "mezzo/cli/offered_values.h"
 #include "mezzo/cli/option_words.h"
 
 namespace mezzo::cli {
@@ -18,7 +19,8 @@ void add_watch_options(CLI::App& command, SharedOptions& options) {
   group(command.add_option("--ema", watch.ema, "Decay of averaged weights"));
   group(command.add_flag("--ema-warmup", watch.ema_warmup, "Lower decay at first"));
   group(command.add_option("--early-stop", watch.early_stop, "Patience in epochs"));
-  group(command.add_option("--monitor", options.monitor, "loss or accuracy (loss)"));
+  group(offer(command.add_option("--monitor", options.monitor, "loss or accuracy (loss)"),
+              {"loss", "accuracy"}));
 }
 
 }  // namespace mezzo::cli

@@ -7,6 +7,7 @@
 #include "mezzo/cli/distinct_files.h"
 #include "mezzo/cli/events.h"
 #include "mezzo/cli/json_lines.h"
+#include "mezzo/cli/offered_values.h"
 #include "mezzo/cli/plan_graph.h"
 #include "mezzo/cli/plan_table.h"
 #include "mezzo/cli/print.h"
@@ -95,8 +96,9 @@ void add_plan(CLI::App& app) {
   CLI::App* command =
       app.add_subcommand("plan", "The precision of every operation of a model, and why");
   auto options = std::make_shared<PlanOptions>();
-  // Not "model": CLI11 2.4 would take the positional for the option of the same name.
-  CLI::Option* network = command->add_option("network", options->run.model, "Network, as --model");
+  // Not "model": CLI11 2.4 takes a positional for the option of the same name.
+  CLI::Option* network = offer(
+      command->add_option("network", options->run.model, "Network, as --model"), models::names());
   add_precision_options(*command, *options);
   network->excludes("--model");
   add_freeze_option(*command, *options);
@@ -116,7 +118,7 @@ void add_plan(CLI::App& app) {
                  "The reason in every row, however long (default: each once, in 100 columns)")
       ->group(heading::kOutput);
   const auto add_file = [&](const char* name, std::string& path, const char* help) {
-    command->add_option(name, path, help)->group(heading::kOutput);
+    offer_files(command->add_option(name, path, help))->group(heading::kOutput);
   };
   add_file("--json", options->json, "Write the plan to this file, a line per operation");
   add_file("--dot", options->dot, "With --graph: write a picture for Graphviz to this file");

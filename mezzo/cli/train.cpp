@@ -8,6 +8,7 @@
 #include "mezzo/cli/failures.h"
 #include "mezzo/cli/json_lines.h"
 #include "mezzo/cli/left_out.h"
+#include "mezzo/cli/offered_values.h"
 #include "mezzo/cli/options.h"
 #include "mezzo/cli/print.h"
 #include "mezzo/cli/processes.h"
@@ -137,7 +138,7 @@ void add_train(CLI::App& app) {
   add_watch_options(*command, *options);
   add_execution_options(*command, *options);
   add_checkpoint_options(*command, *options);
-  command->add_option("--save", options->save, "safetensors file to write")
+  offer_files(command->add_option("--save", options->save, "safetensors file to write"))
       ->group(heading::kOutput);
   add_output_options(*command, *options);
   add_report_options(*command, *options);

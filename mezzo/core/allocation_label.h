@@ -17,7 +17,8 @@ class AllocationLabel {
   static const char* current() { return innermost; }
 
  private:
-  static inline thread_local const char* innermost = nullptr;
+  // One for the program and a shared library, also where the program hides its symbols.
+  [[gnu::visibility("default")]] static inline thread_local const char* innermost = nullptr;
   const char* previous_;
 };
 

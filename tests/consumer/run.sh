@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Installs a build and uses it from a project outside the tree.
+# Installs a build, moves it, and uses it from outside the tree.
 # usage: run.sh BUILD_DIR WORK_DIR [CMAKE_OPTION...]
 set -euo pipefail
 
@@ -8,37 +8,42 @@ if [ $# -lt 2 ]; then
   exit 2
 fi
 source_dir=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
-build_dir=$1
-work_dir=$2
+root_dir=$(cd "$source_dir/../.." && pwd)
+build_dir=$(cd "$1" && pwd)
+mkdir -p "$2"
+work_dir=$(cd "$2" && pwd)
 shift 2
 
-rm -rf "$work_dir/prefix" "$work_dir/build" "$work_dir/source" "$work_dir/other"
-mkdir -p "$work_dir/source" "$work_dir/other/lib/cmake/dnnl"
-cp "$source_dir/CMakeLists.txt" "$source_dir/main.cpp" "$work_dir/source/"
+die() {
+  echo "$*" >&2
+  exit 1
+}
 
-cmake --install "$build_dir" --prefix "$work_dir/prefix"
-# Every header that is installed can be included.
-(cd "$work_dir/prefix/include" && find mezzo -name '*.h' -printf '#include "%p"\n' | sort) \
-  >"$work_dir/source/headers.cpp"
+prefix=$work_dir/prefix
+rm -rf "$work_dir/first" "$prefix" "$work_dir/other"
+# Where it is used is not where it was installed.
+cmake --install "$build_dir" --prefix "$work_dir/first" >"$work_dir/install.log"
+mv "$work_dir/first" "$prefix"
+# Only the debug information of binaries may name folders.
+if grep -rIlF -e "$root_dir/mezzo/" -e "$build_dir" -e "$work_dir" "$prefix"; then
+  die "these files name folders of the machine that built them"
+fi
+
 # Another oneDNN lies first in the way: it is not the one that the library was built with.
+mkdir -p "$work_dir/other/lib/cmake/dnnl"
 echo 'message(FATAL_ERROR "mezzo takes a oneDNN that it was not built with")' \
   >"$work_dir/other/lib/cmake/dnnl/dnnl-config.cmake"
 echo 'set(PACKAGE_VERSION 99.0.0)' >"$work_dir/other/lib/cmake/dnnl/dnnl-config-version.cmake"
-work_dir=$(cd "$work_dir" && pwd)
 # The installed files name no library of a card or of MPI, and are found where neither CUDA nor MPI is.
-if grep -E 'libcud|libcublas|CUDA::|MPI::|libmpi' "$work_dir"/prefix/lib*/cmake/mezzo/mezzo-targets*.cmake \
-  "$work_dir"/prefix/lib/*/cmake/mezzo/mezzo-targets*.cmake 2>/dev/null; then
-  echo "the installed CMake files ask for a library that is loaded, or comes along" >&2
-  exit 1
+if find "$prefix" -name 'mezzo-*-targets*.cmake' -exec grep -E 'libcud|libcublas|CUDA::|MPI::|libmpi' {} +; then
+  die "the installed CMake files ask for a library that is loaded, or comes along"
 fi
-cmake -S "$work_dir/source" -B "$work_dir/build" -G Ninja -DCMAKE_BUILD_TYPE=Release \
-  -DCMAKE_PREFIX_PATH="$work_dir/other;$work_dir/prefix" \
+PKG_CONFIG_PATH=$(dirname "$(find "$prefix" -name mezzo.pc)") \
+  "$source_dir/use.sh" "$work_dir" -DCMAKE_PREFIX_PATH="$work_dir/other;$prefix" \
   -DCMAKE_DISABLE_FIND_PACKAGE_CUDAToolkit=ON -DCMAKE_DISABLE_FIND_PACKAGE_MPI=ON "$@"
-cmake --build "$work_dir/build"
-"$work_dir/build/consumer"
 
-if [ ! -x "$work_dir/prefix/bin/mezzo" ]; then
-  echo "the command was not installed" >&2
-  exit 1
-fi
-"$work_dir/prefix/bin/mezzo" info
+[ -x "$prefix/bin/mezzo" ] || die "the command was not installed"
+"$prefix/bin/mezzo" info
+for file in share/man/man1/mezzo-train.1 share/bash-completion/completions/mezzo; do
+  ls "$prefix/$file"* >/dev/null || die "$file was not installed"
+done

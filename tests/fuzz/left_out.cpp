@@ -1,12 +1,15 @@
 // Stubs for what the readers name from parts of the library that the fuzzers leave out: there are
-// no devices but the CPU, no models and no metrics.
+// no devices but the CPU, no models, no operations and no metrics.
 #include "mezzo/core/device_backend.h"
 #include "mezzo/models/model.h"
+#include "mezzo/ops/dispatcher/registry.h"
 #include "mezzo/train/metrics.h"
 
 namespace mezzo {
 
 DeviceBackend* find_device_backend(DeviceType /*type*/) { return nullptr; }
+
+std::span<const RegisteredOp> registered_ops() { return {}; }
 
 std::vector<std::string> models::names() { return {}; }
 
