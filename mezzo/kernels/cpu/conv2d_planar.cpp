@@ -200,7 +200,7 @@ std::int64_t instructions(const planar::Problem& p) {
 // The same of oneDNN's kernels, whose vectors hold the output channels of one pixel.
 std::int64_t onednn_instructions(const planar::Problem& p, DType dtype) {
   constexpr std::int64_t kBesides = 10;
-  const std::int64_t lanes = cpu_features().avx512 ? 16 : 8;
+  const std::int64_t lanes = vector_lanes();
   std::int64_t products = p.in_channels;
   if (dtype == DType::kBf16 && has_tiles()) products = (p.in_channels + 31) / 32 * 2;
   if (dtype == DType::kBf16 && has_fast_bf16_dot()) products = (p.in_channels + 1) / 2;
@@ -238,7 +238,7 @@ planar::Problem turned_problem(const Problem& p) {
 
 // Its count is of one pixel, and none of it waits for memory.
 bool are_row_sums_faster(const Problem& p, const planar::Problem& turned) {
-  const std::int64_t lanes = cpu_features().avx512 ? 16 : 8;
+  const std::int64_t lanes = vector_lanes();
   return 8 * lanes * row_sums_instructions(p) < 5 * instructions(turned);
 }
 
@@ -247,7 +247,7 @@ Support supports_operands(const KernelArgs& args) {
   if (!is_vector_dtype(dtype) || args.output().dtype() != dtype) {
     return Support::no("only f32, bf16 and f16 are vectorised");
   }
-  if (!cpu_features().avx2) return Support::no("needs AVX2");
+  if (!has_vectors()) return Support::no("needs AVX2 or NEON");
   if (args.output().size(1) > kMostChannels) return Support::no("only for 8 channels and fewer");
   if (args.input(0).numel() == 0 || args.output().numel() == 0) {
     return Support::no("a tensor has no elements");

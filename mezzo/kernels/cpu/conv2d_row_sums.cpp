@@ -40,19 +40,18 @@ Tensor pack(const Problem& p, const float* weight) {
 
 // The same with two channels of the result, the last one maybe of zeros, side by side.
 Tensor pack(const Problem& p, const BFloat16* weight) {
-  constexpr std::int64_t kLanes = 16;
-  const std::int64_t vectors = (p.piece() + kLanes - 1) / kLanes;
-  Tensor packed = zeros({p.kernel.h, vectors, p.steps(), kLanes, 2}, DType::kBf16);
+  const std::int64_t vectors = (p.piece() + lanes() - 1) / lanes();
+  Tensor packed = zeros({p.kernel.h, vectors, p.steps(), lanes(), 2}, DType::kBf16);
   BFloat16* to = packed.mutable_data<BFloat16>();
   for (std::int64_t k = 0; k < p.kernel.h; ++k) {
-    for (std::int64_t first = 0; first < p.piece(); first += kLanes) {
-      const std::int64_t count = std::min(kLanes, p.piece() - first);
+    for (std::int64_t first = 0; first < p.piece(); first += lanes()) {
+      const std::int64_t count = std::min(lanes(), p.piece() - first);
       for (std::int64_t o = 0; o < p.out_channels; ++o) {
         const BFloat16* const from = weight + (o * p.kernel.h + k) * p.piece() + first;
-        BFloat16* const pairs = to + o / 2 * kLanes * 2 + o % 2;
+        BFloat16* const pairs = to + o / 2 * lanes() * 2 + o % 2;
         for (std::int64_t i = 0; i < count; ++i) pairs[2 * i] = from[i];
       }
-      to += p.steps() * kLanes * 2;
+      to += p.steps() * lanes() * 2;
     }
   }
   return packed;
@@ -131,7 +130,7 @@ class Worker {
   void make(std::int64_t index, Out* out) {
     list_taps(index / problem_.image.h, index % problem_.image.h + problem_.padding.top);
     std::ranges::fill(row_, 0.0F);
-    problem_.by_dots ? kernels::row_sums::add_row_by_dots(sum_) : add_row(sum_);
+    add_row(sum_, problem_.by_dots);
     const float* const from = row_.data() + problem_.padding.left * problem_.channels;
     const std::int64_t count = problem_.image.w * problem_.channels;
     for_row(count, [&](std::int64_t i, auto part)
@@ -200,8 +199,6 @@ row_sums::Problem row_problem(const Problem& p) {
           .by_dots = p.dtype == DType::kBf16 && bf16_unit() == Bf16Unit::kDots};
 }
 
-std::int64_t vector_lanes() { return cpu_features().avx512 ? 16 : 8; }
-
 std::int64_t vectors_of(std::int64_t numbers) {
   return (numbers + vector_lanes() - 1) / vector_lanes();
 }
@@ -240,7 +237,7 @@ Support supports_problem(const Problem& p) {
 Support supports_row_sums(const KernelArgs& args) {
   const Support tensors = supports_vector_tensors(args);
   if (!tensors) return tensors;
-  if (!cpu_features().avx2) return Support::no("needs AVX2");
+  if (!has_vectors()) return Support::no("needs AVX2 or NEON");
   return supports_problem(gradient_problem(args, Pass::kGradInput));
 }
 

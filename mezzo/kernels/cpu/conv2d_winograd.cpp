@@ -30,7 +30,7 @@ struct KeptWeight final : RefCounted {
 Support supports_operands(const KernelArgs& args) {
   const Support dtypes = vector_dtypes_only(args);
   if (!dtypes) return dtypes;
-  if (!cpu_features().avx2) return Support::no("needs AVX2");
+  if (!has_vectors()) return Support::no("needs AVX2 or NEON");
   // Rounded to 16 bits between the steps, the bits that cancel would be missing: everything is f32.
   if (args.input(0).dtype() == DType::kBf16 && cpu_features().amx_bf16) {
     return Support::no("the CPU multiplies bf16 much faster than f32");

@@ -272,7 +272,7 @@ bool is_worth_copying(const Problem& p, DType dtype) {
 Support supports_grad_weight_planar(const KernelArgs& args) {
   const DType dtype = args.input(1).dtype();
   if (!is_vector_dtype(dtype)) return Support::no("only f32, bf16 and f16 are vectorised");
-  if (!cpu_features().avx2) return Support::no("needs AVX2");
+  if (!has_vectors()) return Support::no("needs AVX2 or NEON");
   if (args.attrs<Conv2dGradAttrs>().conv.groups != 1) return Support::no("has groups");
   if (args.input(0).numel() == 0 || args.input(1).numel() == 0) {
     return Support::no("there is nothing to add up");

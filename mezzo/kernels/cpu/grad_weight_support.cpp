@@ -74,7 +74,7 @@ Support supports_grad_weight(const KernelArgs& args) {
   if (!is_lower(x.dtype()) && !grad_weight::is_slow_in_place(args)) {
     return Support::no("f32 images are read where they are");
   }
-  if (!cpu_features().avx2) return Support::no("needs AVX2");
+  if (!has_vectors()) return Support::no("needs AVX2 or NEON");
   if (args.attrs<Conv2dGradAttrs>().conv.groups != 1) return Support::no("has groups");
   if (grad.numel() == 0 || x.numel() == 0) return Support::no("there is nothing to add up");
   const grad_weight::Products products = grad_weight::products_for(x.dtype());

@@ -1,6 +1,7 @@
 // Products of bf16 matrices with the tile unit (AMX): up to twice as fast as oneDNN's, since
 // matrices are read where they are or copied once, with little ado, in parts that stay in the
-// caches. And small ones, in the same tiles, by the vector unit's dot product where that is fast.
+// caches. And small ones, in the same tiles, by the vector unit's dot product where that is fast;
+// on Arm, where oneDNN has none, all of them.
 #pragma once
 
 #include <memory>
@@ -25,6 +26,9 @@ void run_linear_tiles(const KernelArgs& args);
 // linear with ReLU behind it: the bits of the one and the other.
 Support supports_linear_activation_tiles(const KernelArgs& args);
 void run_linear_activation_tiles(const KernelArgs& args);
+
+// True if every product of bf16 is theirs: the tile unit's, and Arm's dot product's.
+bool tiles_take_all();
 
 // The result of a call that supports_matmul_tiles(), by rows, to the same bits; null unless it is
 // one f32 matrix without a bias, as gradients by weights are.

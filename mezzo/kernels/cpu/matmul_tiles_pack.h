@@ -30,6 +30,13 @@ enum class Form : unsigned char {
                  // quick where lines lie side by side. A last tile without a next one is kSecond
 };
 
+// A tile's part of an operand, and how much of it there is.
+struct Part {
+  const BFloat16* data = nullptr;
+  std::int64_t lines = 0;
+  std::int64_t numbers = 0;  // of each line, at most 32
+};
+
 // Copies the blocks [begin, end) of `tiles` tiles from `first` on, [tile][block]. Lines and numbers
 // beyond the operand are zero.
 struct Range {

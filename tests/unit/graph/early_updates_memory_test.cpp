@@ -38,7 +38,7 @@ class TwoReaders : public nn::Module {
 };
 
 TEST(EarlyUpdatesMemory, LeavesNormsToTheirReaders) {
-  if (!cpu_features().avx2) GTEST_SKIP() << "kernels that normalise what they read need AVX2";
+  if (!has_vectors()) GTEST_SKIP() << "kernels that normalise what they read need AVX2";
   const Batch batch = early_batch(1, 8, 32);
   std::vector<std::ptrdiff_t> norms;
   for (const bool is_early : {false, true}) {
@@ -85,7 +85,7 @@ void expect_free(const Program& program, const MemoryPlan& plan, const PackedRoo
 
 // Rooms begin with the parts that write them.
 TEST(EarlyUpdatesMemory, PacksWeightsIntoRoomsOfTheArena) {
-  if (!cpu_features().avx2) GTEST_SKIP() << "needs AVX2";
+  if (!has_vectors()) GTEST_SKIP() << "needs AVX2 or NEON";
   EarlyTraining<optim::Sgd> eager(EarlyMode::kEagerly, kEarlySgd, {});
   EarlyTraining<optim::Sgd> early(EarlyMode::kEarly, kEarlySgd, {});
   for (std::uint64_t i = 0; i < kEarlySteps; ++i) {

@@ -171,7 +171,7 @@ constexpr WinogradCase kCases[] = {{8, 64, 64, 16, 16},
                                    {1, 24, 24, 5, 1024}};
 
 bool is_taken(DType dtype) {
-  if (!cpu_features().avx2) return false;
+  if (!has_vectors()) return false;
   return dtype != DType::kBf16 || !cpu_features().amx_bf16;
 }
 
@@ -187,7 +187,7 @@ class ConvWinograd : public testing::TestWithParam<DType> {};
 
 TEST_P(ConvWinograd, ResultsAndGradientsAreWithinTheBoundOfItsTransforms) {
   const DType dtype = GetParam();
-  if (!cpu_features().avx2) GTEST_SKIP() << "this CPU has no AVX2";
+  if (!has_vectors()) GTEST_SKIP() << "this CPU has neither AVX2 nor NEON";
   for (const WinogradCase& c : kCases) {
     SCOPED_TRACE(concat(c.result_shape()));
     const Tensor x = random_tensor({c.n, c.in, c.height, c.width}, 1, dtype);
@@ -218,7 +218,7 @@ INSTANTIATE_TEST_SUITE_P(Dtypes, ConvWinograd,
 
 // Also where gradients by the weight are made in parts, of tiles or of outputs, one thread each.
 TEST(ConvWinogradThreads, GiveTheSameBitsHoweverManyThereAre) {
-  if (!is_taken(DType::kF32)) GTEST_SKIP() << "this CPU has no AVX2";
+  if (!is_taken(DType::kF32)) GTEST_SKIP() << "this CPU has neither AVX2 nor NEON";
   for (const WinogradCase& c : {WinogradCase{9, 40, 56, 15, 17}, WinogradCase{26, 40, 56, 15, 17},
                                 WinogradCase{2, 96, 136, 15, 17}}) {
     const Tensor x = random_tensor({c.n, c.in, 15, 17}, 1);
@@ -260,7 +260,7 @@ TEST(ConvWinogradWeight, IsTransformedAgainWhenItChanges) {
 
 // Training reads it once to convolve and once, turned, for the gradient: it is not kept for that.
 TEST(ConvWinogradWeight, IsKeptFromTheSecondUseOfAFormOn) {
-  if (!is_taken(DType::kF32)) GTEST_SKIP() << "this CPU has no AVX2";
+  if (!is_taken(DType::kF32)) GTEST_SKIP() << "this CPU has neither AVX2 nor NEON";
   const NoGrad no_grad;
   const Tensor x = random_tensor({4, 32, 8, 8}, 1);
   const Tensor weight = random_tensor({32, 32, 3, 3}, 2).set_requires_grad(true);
@@ -285,7 +285,7 @@ TEST(ConvWinogradWeight, IsKeptFromTheSecondUseOfAFormOn) {
 // What is used once is transformed in parts if it is large: each thread's own of inputs and outputs
 // for few images, beside all tiles or some of them, outputs for many; what is kept is whole.
 TEST(ConvWinogradWeight, GivesTheSameBitsInParts) {
-  if (!is_taken(DType::kF32)) GTEST_SKIP() << "this CPU has no AVX2";
+  if (!is_taken(DType::kF32)) GTEST_SKIP() << "this CPU has neither AVX2 nor NEON";
   const NoGrad no_grad;
   for (const DType dtype : {DType::kF32, DType::kF16}) {
     for (const std::int64_t images : {2, 20, 33}) {
@@ -309,7 +309,7 @@ TEST(ConvWinogradWeight, GivesTheSameBitsInParts) {
 
 // Where 16-bit parameters are copies of f32 ones, theirs is the only memory that is needed.
 TEST(ConvWinogradWeight, OfF16IsMadeFromTheF32ParameterItself) {
-  if (!is_taken(DType::kF16)) GTEST_SKIP() << "this CPU has no AVX2";
+  if (!is_taken(DType::kF16)) GTEST_SKIP() << "this CPU has neither AVX2 nor NEON";
   const NoGrad no_grad;
   const Tensor parameter = test::parameter({32, 32, 3, 3}, 2);
   const Tensor low = parameter.astype(DType::kF16);
@@ -327,7 +327,7 @@ TEST(ConvWinogradWeight, OfF16IsMadeFromTheF32ParameterItself) {
 // Weights are read as vectors along the channels that lie side by side, those of f32 parameters
 // rounded on the way, or number by number.
 TEST(ConvWinogradWeight, GivesTheSameBitsInEveryLayout) {
-  if (!cpu_features().avx2) GTEST_SKIP() << "this CPU has no AVX2";
+  if (!has_vectors()) GTEST_SKIP() << "this CPU has neither AVX2 nor NEON";
   const NoGrad no_grad;
   const Tensor none;
   const Conv2dAttrs conv{.padding = {1, 1, 1, 1}};
@@ -359,7 +359,7 @@ TEST(ConvWinogradWeight, GivesTheSameBitsInEveryLayout) {
 
 // Views of one block with one first element: all of them have transforms of their own.
 TEST(ConvWinogradWeight, OfAViewIsNotThatOfTheWhole) {
-  if (!is_taken(DType::kF16)) GTEST_SKIP() << "this CPU has no AVX2";
+  if (!is_taken(DType::kF16)) GTEST_SKIP() << "this CPU has neither AVX2 nor NEON";
   const NoGrad no_grad;
   const Tensor parameter = test::parameter({64, 64, 3, 3}, 2);
   const Tensor low = parameter.astype(DType::kF16);
