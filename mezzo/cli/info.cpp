@@ -49,14 +49,24 @@ void print_cards() {
   }
 }
 
-void run_info() {
+std::string features_text() {
   const CpuFeatures& cpu = cpu_features();
+#if defined(__aarch64__)
+  return fmt::format("NEON {}, FP16 {}, BF16 {}, I8MM {}, SVE {}", yes_no(cpu.neon),
+                     yes_no(cpu.neon_fp16), yes_no(cpu.neon_bf16), yes_no(cpu.i8mm),
+                     yes_no(cpu.sve));
+#else
+  return fmt::format("AVX2 {}, F16C {}, AVX-512 {}, AVX512-BF16 {}, AVX512-FP16 {}, AMX-BF16 {}",
+                     yes_no(cpu.avx2), yes_no(cpu.f16c), yes_no(cpu.avx512),
+                     yes_no(cpu.avx512_bf16), yes_no(cpu.avx512_fp16), yes_no(cpu.amx_bf16));
+#endif
+}
+
+void run_info() {
   const BackendInfo backend = backend_info();
   write_out("mezzo     {}\n", MEZZO_VERSION);
   write_out("cpu       {}, {} threads\n", cpu_name(), num_threads());
-  write_out("features  AVX2 {}, F16C {}, AVX-512 {}, AVX512-BF16 {}, AVX512-FP16 {}, AMX-BF16 {}\n",
-            yes_no(cpu.avx2), yes_no(cpu.f16c), yes_no(cpu.avx512), yes_no(cpu.avx512_bf16),
-            yes_no(cpu.avx512_fp16), yes_no(cpu.amx_bf16));
+  write_out("features  {}\n", features_text());
   write_out("kernels   oneDNN {} using {}, vector loops for {}\n", backend.onednn_version,
             backend.onednn_isa, backend.vector_target);
   write_out("bf16      {}\n", has_fast_bf16()

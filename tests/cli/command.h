@@ -25,6 +25,13 @@ struct Outcome {
   std::string errors;
 };
 
+// Before a command line: as on a CPU without fast bf16.
+#if defined(__aarch64__)
+inline constexpr const char* kWithoutFastBf16 = "env MEZZO_MAX_ISA=neon ";
+#else
+inline constexpr const char* kWithoutFastBf16 = "env MEZZO_MAX_ISA=avx2 ";
+#endif
+
 class Command : public testing::Test {
  protected:
   void SetUp() override {

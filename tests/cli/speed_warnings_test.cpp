@@ -15,8 +15,8 @@ using testing::HasSubstr;
 struct SpeedWarnings : Command {
   // The standard error of that command line on a CPU without fast 16 bits.
   std::string errors_of(const std::string& arguments) const {
-    return run_line(concat("{ env MEZZO_MAX_ISA=avx2 ", MEZZO_COMMAND, " ", arguments,
-                           " 2>&1 >/dev/null; }"))
+    return run_line(
+               concat("{ ", kWithoutFastBf16, MEZZO_COMMAND, " ", arguments, " 2>&1 >/dev/null; }"))
         .output;
   }
 };

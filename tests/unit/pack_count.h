@@ -7,7 +7,15 @@
 
 namespace mezzo::test {
 
-// Counts how many times mezzo's own kernel packs a weight on this thread while it exists.
+// True if oneDNN's kernels want the weights of convolutions in layouts of their own. On Arm those
+// of NEON read them as they lie, and those of SVE have reorders of their own.
+#if defined(__aarch64__)
+inline constexpr bool kOnednnWantsPackedWeights = false;
+#else
+inline constexpr bool kOnednnWantsPackedWeights = true;
+#endif
+
+// How often mezzo's own kernel packs a weight on this thread while it exists.
 class PackCount final : public KernelListener {
  public:
   int count = 0;

@@ -72,7 +72,7 @@ inline bool is_given_up(const Tensor& result) {
 class NormAgainTest : public testing::TestWithParam<DType> {
  protected:
   void SetUp() override {
-    if (!cpu_features().avx2) GTEST_SKIP() << "this CPU has no AVX2";
+    if (!has_vectors()) GTEST_SKIP() << "this CPU has neither AVX2 nor NEON";
   }
 };
 

@@ -64,7 +64,7 @@ Tensor without_history(const NodeInput& input) {
 }  // namespace
 
 bool is_norm_recompute_worth_it(DType dtype, Device device) {
-  return is_lower(dtype) && device == kCpuDevice && cpu_features().avx2 &&
+  return is_lower(dtype) && device == kCpuDevice && has_vectors() &&
          !is_kernel_disabled(Switch::kNormRecompute);
 }
 

@@ -164,7 +164,7 @@ TEST(NormsByReaders, AScaleThatHostWorkChangesIsReadBefore) {
     fill(scale, 2);
     Executable executable(program);
     EXPECT_EQ(executable.run({&x, 1})[0].to_vector<float>(), expected);
-    const bool can_wait = time == HostWorkTime::kCanWait && cpu_features().avx2;
+    const bool can_wait = time == HostWorkTime::kCanWait && has_vectors();
     EXPECT_EQ(norms_without_place(executable), can_wait ? 1 : 0);
   }
 }

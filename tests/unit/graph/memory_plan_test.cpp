@@ -80,7 +80,7 @@ std::string norm_again_text(const std::string& reader) {
 }
 
 TEST(MemoryPlan, ANormThatWeightGradientsReadTakesNoMemoryAndKeepsWhatItReads) {
-  if (!cpu_features().avx2) GTEST_SKIP() << "kernels that normalise what they read need AVX2";
+  if (!has_vectors()) GTEST_SKIP() << "kernels that normalise what they read need AVX2";
   const std::string text = norm_again_text(
       "  %3: f32[16, 16, 1, 1] = conv2d_grad_weight(%2, %1) {conv=(stride=[1, 1] padding=[0, 0, 0, "
       "0] dilation=[1, 1] groups=1) size=[1, 1] f32_result=true format=contiguous} #backward\n");
@@ -115,8 +115,8 @@ const std::string kPooled =
     "{kernel=[2, 2] stride=[2, 2] padding=[0, 0, 0, 0] count_include_pad=true image=[0, 0]}\n";
 
 TEST(MemoryPlan, ATrainingNormThatPoolingReadsKeepsItsStatisticsAlone) {
-  if (!cpu_features().avx2) GTEST_SKIP() << "kernels that normalise what they read need AVX2";
-  // Nobody else reads the statistics, which could be written over, and so could x.
+  if (!has_vectors()) GTEST_SKIP() << "kernels that normalise what they read need AVX2";
+  // Statistics that nobody else reads, and what could be written over them or over x.
   const Planned p(
       training_norm_text("  %6: f32[16] = relu(%2)\n  %7: f32[16] = relu(%6) over(%2)\n" + kPooled)
           .c_str());
@@ -138,7 +138,7 @@ TEST(MemoryPlan, ATrainingNormWithAnotherReaderHasAPlace) {
 
 // A norm that a norm computed by its readers reads needs a place of its own.
 TEST(MemoryPlan, ANormThatANormByReadersReadsHasAPlace) {
-  if (!cpu_features().avx2) GTEST_SKIP() << "kernels that normalise what they read need AVX2";
+  if (!has_vectors()) GTEST_SKIP() << "kernels that normalise what they read need AVX2";
   const auto planned = [](const char* reader) {
     return Planned(
         concat(

@@ -39,7 +39,7 @@ class TwoReaders : public nn::Module {
 };
 
 TEST(EarlyUpdatesMemory, LeavesNormsToTheirReaders) {
-  if (!cpu_features().avx2) GTEST_SKIP() << "kernels that normalise what they read need AVX2";
+  if (!has_vectors()) GTEST_SKIP() << "kernels that normalise what they read need AVX2";
   const Batch batch = early_batch(1, 8, 32);
   std::vector<std::ptrdiff_t> norms;
   for (const bool is_early : {false, true}) {
@@ -86,7 +86,7 @@ void expect_free(const Program& program, const MemoryPlan& plan, const PackedSlo
 
 // The parts of an update write their slots first.
 TEST(EarlyUpdatesMemory, PacksWeightsIntoRoomsOfTheArena) {
-  if (!cpu_features().avx2) GTEST_SKIP() << "needs AVX2";
+  if (!has_vectors()) GTEST_SKIP() << "needs AVX2 or NEON";
   EarlyTraining<optim::Sgd> eager(EarlyMode::kEagerly, kEarlySgd, {});
   EarlyTraining<optim::Sgd> early(EarlyMode::kEarly, kEarlySgd, {});
   for (std::uint64_t i = 0; i < kEarlySteps; ++i) {

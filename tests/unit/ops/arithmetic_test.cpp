@@ -249,7 +249,16 @@ TEST(DivNumber, TakesDivisorsThatF32DoesNotHold) {
   EXPECT_EQ((small / 0x1p-140).to_vector<float>(), (Floats{0x1p20F, 0}));
 }
 
-// As an f32 number, the factor would be 0 or infinite.
+// The product of 1 + 2^-27 with itself is 1 + 2^-26 + 2^-54. Rounded, it ends before its last bit,
+// which an instruction that multiplies and adds would keep: see -ffp-contract in the main
+// CMakeLists.txt.
+TEST(Affine, OfPlainLoopsRoundsAProductBeforeItIsAdded) {
+  const double factor = 1 + 0x1p-27;
+  const Tensor x = full({9}, factor, DType::kF64);
+  EXPECT_EQ(affine(x, factor, -(1 + 0x1p-26)).to_vector<double>(), std::vector<double>(9, 0.0));
+}
+
+// As an f32 number the factor would be 0 or infinite.
 TEST(Affine, TakesFactorsThatF32DoesNotHold) {
   const Tensor x = from_values({1e30F, -0x1p100F, 0.0F}, {3});
   EXPECT_EQ(affine(x, 1e-50, 0).to_vector<float>(),

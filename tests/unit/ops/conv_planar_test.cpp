@@ -145,7 +145,7 @@ TEST(ConvPlanar, WritesNothingBesideItsResult) {
 }
 
 TEST(ConvPlanar, IsTakenWhereVectorsOfChannelsWouldBeEmpty) {
-  if (!cpu_features().avx2) GTEST_SKIP() << "needs AVX2";
+  if (!has_vectors()) GTEST_SKIP() << "needs AVX2 or NEON";
   const auto taken = [](const PlanarCase& c, DType dtype) {
     const ConvCall call = forward(c, dtype);
     Tensor out = empty(call.result, dtype, Format::kChannelsLast);

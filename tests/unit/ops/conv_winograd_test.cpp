@@ -171,7 +171,7 @@ constexpr WinogradCase kCases[] = {{8, 64, 64, 16, 16},
                                    {1, 24, 24, 5, 1024}};
 
 bool is_taken(DType dtype) {
-  if (!cpu_features().avx2) return false;
+  if (!has_vectors()) return false;
   return dtype != DType::kBf16 || !cpu_features().amx_bf16;
 }
 
@@ -187,7 +187,7 @@ class ConvWinograd : public testing::TestWithParam<DType> {};
 
 TEST_P(ConvWinograd, ResultsAndGradientsAreWithinTheBoundOfItsTransforms) {
   const DType dtype = GetParam();
-  if (!cpu_features().avx2) GTEST_SKIP() << "this CPU has no AVX2";
+  if (!has_vectors()) GTEST_SKIP() << "this CPU has neither AVX2 nor NEON";
   for (const WinogradCase& c : kCases) {
     SCOPED_TRACE(concat(c.result_shape()));
     const Tensor x = random_tensor({c.n, c.in, c.height, c.width}, 1, dtype);
@@ -218,7 +218,7 @@ INSTANTIATE_TEST_SUITE_P(Dtypes, ConvWinograd,
 
 // Includes weight gradients that are computed in parts of tiles or outputs, one thread each.
 TEST(ConvWinogradThreads, GiveTheSameBitsHoweverManyThereAre) {
-  if (!is_taken(DType::kF32)) GTEST_SKIP() << "this CPU has no AVX2";
+  if (!is_taken(DType::kF32)) GTEST_SKIP() << "this CPU has neither AVX2 nor NEON";
   for (const WinogradCase& c : {WinogradCase{9, 40, 56, 15, 17}, WinogradCase{26, 40, 56, 15, 17},
                                 WinogradCase{2, 96, 136, 15, 17}}) {
     const Tensor x = random_tensor({c.n, c.in, 15, 17}, 1);
@@ -261,7 +261,7 @@ TEST(ConvWinogradWeight, IsTransformedAgainWhenItChanges) {
 // Training reads the weight once for the convolution and once, rotated, for the gradient; it is not
 // kept for that.
 TEST(ConvWinogradWeight, IsKeptFromTheSecondUseOfAFormOn) {
-  if (!is_taken(DType::kF32)) GTEST_SKIP() << "this CPU has no AVX2";
+  if (!is_taken(DType::kF32)) GTEST_SKIP() << "this CPU has neither AVX2 nor NEON";
   const NoGrad no_grad;
   const Tensor x = random_tensor({4, 32, 8, 8}, 1);
   const Tensor weight = random_tensor({32, 32, 3, 3}, 2).set_requires_grad(true);
@@ -287,7 +287,7 @@ TEST(ConvWinogradWeight, IsKeptFromTheSecondUseOfAFormOn) {
 // transforms its own inputs and outputs, beside all tiles or some of them; for many images,
 // outputs. A kept transform is whole.
 TEST(ConvWinogradWeight, GivesTheSameBitsInParts) {
-  if (!is_taken(DType::kF32)) GTEST_SKIP() << "this CPU has no AVX2";
+  if (!is_taken(DType::kF32)) GTEST_SKIP() << "this CPU has neither AVX2 nor NEON";
   const NoGrad no_grad;
   for (const DType dtype : {DType::kF32, DType::kF16}) {
     for (const std::int64_t images : {2, 20, 33}) {
@@ -311,7 +311,7 @@ TEST(ConvWinogradWeight, GivesTheSameBitsInParts) {
 
 // Where 16-bit parameters are copies of f32 ones, no memory but the transform's is needed.
 TEST(ConvWinogradWeight, OfF16IsMadeFromTheF32ParameterItself) {
-  if (!is_taken(DType::kF16)) GTEST_SKIP() << "this CPU has no AVX2";
+  if (!is_taken(DType::kF16)) GTEST_SKIP() << "this CPU has neither AVX2 nor NEON";
   const NoGrad no_grad;
   const Tensor parameter = test::parameter({32, 32, 3, 3}, 2);
   const Tensor low = parameter.astype(DType::kF16);
@@ -329,7 +329,7 @@ TEST(ConvWinogradWeight, OfF16IsMadeFromTheF32ParameterItself) {
 // Weights are read as vectors along the channels that are adjacent, rounding those of f32
 // parameters on the way, or element by element.
 TEST(ConvWinogradWeight, GivesTheSameBitsInEveryLayout) {
-  if (!cpu_features().avx2) GTEST_SKIP() << "this CPU has no AVX2";
+  if (!has_vectors()) GTEST_SKIP() << "this CPU has neither AVX2 nor NEON";
   const NoGrad no_grad;
   const Tensor none;
   const Conv2dAttrs conv{.padding = {1, 1, 1, 1}};
@@ -361,7 +361,7 @@ TEST(ConvWinogradWeight, GivesTheSameBitsInEveryLayout) {
 
 // Views of one block that begin at the same element each have their own transform.
 TEST(ConvWinogradWeight, OfAViewIsNotThatOfTheWhole) {
-  if (!is_taken(DType::kF16)) GTEST_SKIP() << "this CPU has no AVX2";
+  if (!is_taken(DType::kF16)) GTEST_SKIP() << "this CPU has neither AVX2 nor NEON";
   const NoGrad no_grad;
   const Tensor parameter = test::parameter({64, 64, 3, 3}, 2);
   const Tensor low = parameter.astype(DType::kF16);

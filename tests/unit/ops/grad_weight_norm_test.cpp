@@ -114,11 +114,11 @@ class GradWeightOfNorms : public testing::TestWithParam<WayOfProducts> {
  protected:
   void SetUp() override {
     const Products products = GetParam().products;
-    if (!cpu_features().avx2) GTEST_SKIP() << "this CPU has no AVX2";
+    if (!has_vectors()) GTEST_SKIP() << "this CPU has neither AVX2 nor NEON";
     if (products == Products::kTiles && !kernels::has_tiles()) {
       GTEST_SKIP() << "this CPU has no AMX";
     }
-    if (products == Products::kPairs && !cpu_features().avx512_bf16) {
+    if (products == Products::kPairs && !has_bf16_dot()) {
       GTEST_SKIP() << "this CPU has no bf16 dot product";
     }
   }

@@ -68,7 +68,7 @@ class GradWeight : public testing::TestWithParam<Products> {
     if (GetParam() == Products::kTiles && !kernels::has_tiles()) {
       GTEST_SKIP() << "this CPU has no AMX";
     }
-    if (GetParam() == Products::kPairs && !cpu_features().avx512_bf16) {
+    if (GetParam() == Products::kPairs && !has_bf16_dot()) {
       GTEST_SKIP() << "this CPU has no bf16 dot product";
     }
   }
@@ -121,7 +121,7 @@ TEST(GradWeightOfF32, IsThePlainSum) {
 }
 
 TEST(GradWeightOfF32, IsLeftToOtherKernelsWhereThoseAreFaster) {
-  const bool can = cpu_features().avx2;
+  const bool can = has_vectors();
   const bool others_are_fast = cpu_features().avx512;
   const auto takes = [](std::int64_t channels, Size2d kernel, Size2d stride) {
     const Tensor grad = randn({2, channels, 4, 4});
@@ -209,7 +209,7 @@ TEST(GradWeightOfAnOperation, FallsBackWhenKernelsAreDisabled) {
     grad.mutable_data<Float16>()[8 * pixel] = Float16(factors[1][pixel]);
   }
   const Conv2dGradAttrs attrs{{}, {1, 1}, true};
-  if (cpu_features().avx2) {
+  if (has_vectors()) {
     EXPECT_EQ(call_one(ops::conv2d_grad_weight, {&grad, &x}, attrs).data<float>()[0], 0);
   }
   disable_kernels({"cpu_grad_weight", "cpu_onednn", "cpu_onednn_f32"});

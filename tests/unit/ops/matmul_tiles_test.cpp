@@ -53,7 +53,7 @@ class MatmulTiles : public testing::Test {
 std::vector<kernels::Bf16Unit> units() {
   std::vector<kernels::Bf16Unit> units;
   if (kernels::has_tiles()) units.push_back(kernels::Bf16Unit::kTiles);
-  if (cpu_features().avx512_bf16) units.push_back(kernels::Bf16Unit::kDots);
+  if (has_bf16_dot()) units.push_back(kernels::Bf16Unit::kDots);
   return units;
 }
 
@@ -102,8 +102,8 @@ TEST_F(MatmulTiles, AreTheProductInEveryShapeAndForm) {
   }
 }
 
-// The tile unit accepts all forms. Dot products need operands that are read along their lines, in
-// tiles that are not mostly empty.
+// The tile unit takes all, and so do dot products on Arm; elsewhere these take what is read along
+// its lines, in tiles that are not mostly empty.
 TEST_F(MatmulTiles, AreTakenForTheFormsThatTheUnitSuits) {
   const Kernels kernels;
   const Tensor a = random_tensor({40, 90}, 1, DType::kBf16);
@@ -114,7 +114,7 @@ TEST_F(MatmulTiles, AreTakenForTheFormsThatTheUnitSuits) {
   matmul(in_the_other_order(a), b, {.transpose_a = true, .transpose_b = true});
   matmul(a, in_the_other_order(b));
   linear(row, b);
-  const std::string other = kernels::has_tiles() ? "cpu_bf16_gemm" : "cpu_onednn";
+  const std::string other = kernels::tiles_take_all() ? "cpu_bf16_gemm" : "cpu_onednn";
   EXPECT_EQ(kernels.names,
             (std::vector<std::string>{"cpu_bf16_gemm", "cpu_bf16_gemm", other, other, other}));
 }
@@ -152,7 +152,8 @@ TEST_F(MatmulTiles, LinearAddsABiasOfEitherType) {
   }
   EXPECT_THAT(kernels.names, testing::Contains("cpu_bf16_gemm"));
   for (const std::string& name : kernels.names) {
-    EXPECT_TRUE(name == "cpu_bf16_gemm" || name == "reference" || !kernels::has_tiles()) << name;
+    EXPECT_TRUE(name == "cpu_bf16_gemm" || name == "reference" || !kernels::tiles_take_all())
+        << name;
   }
 }
 
@@ -174,7 +175,8 @@ TEST_F(MatmulTiles, BatchesAndBroadcasting) {
   }
   EXPECT_THAT(kernels.names, testing::Contains("cpu_bf16_gemm"));
   for (const std::string& name : kernels.names) {
-    EXPECT_TRUE(name == "cpu_bf16_gemm" || name == "reference" || !kernels::has_tiles()) << name;
+    EXPECT_TRUE(name == "cpu_bf16_gemm" || name == "reference" || !kernels::tiles_take_all())
+        << name;
   }
 }
 
@@ -252,14 +254,14 @@ TEST_F(MatmulTiles, NumbersThatAreNotFinitePropagate) {
   }
 }
 
-// Dot products are no faster than oneDNN for large products.
+// On x86-64, dot products are no faster than oneDNN's where there is much to multiply.
 TEST_F(MatmulTiles, LeaveToOthersWhatTheyDoNotTake) {
   const Kernels kernels;
   const Tensor large = random_tensor({300, 300}, 1, DType::kBf16);
   matmul(large, large, {.transpose_b = true});
   const Tensor every_other = alias(large, {20, 30}, {300, 2}, 0);
   matmul(every_other, every_other, {.transpose_b = true});
-  const std::string taker = kernels::has_tiles() ? "cpu_bf16_gemm" : "cpu_onednn";
+  const std::string taker = kernels::tiles_take_all() ? "cpu_bf16_gemm" : "cpu_onednn";
   EXPECT_EQ(kernels.names, (std::vector<std::string>{taker, taker}));
 }
 

@@ -148,7 +148,7 @@ bool expect_packed(const Tensor& weight, const Shape& dims, const Shape& strides
 }
 
 TEST(PackWeight, PutsEveryNumberInItsPlace) {
-  if (!cpu_features().avx2) GTEST_SKIP() << "needs AVX2";
+  if (!has_vectors()) GTEST_SKIP() << "needs AVX2 or NEON";
   for (const int threads : {1, 3}) {
     const test::Threads guard(threads);
     int compared = 0;
@@ -169,7 +169,7 @@ TEST(PackWeight, PutsEveryNumberInItsPlace) {
 }
 
 TEST(PackWeight, HasNoPatchesOfWeightsThatLieInAnotherWay) {
-  if (!cpu_features().avx2) GTEST_SKIP() << "needs AVX2";
+  if (!has_vectors()) GTEST_SKIP() << "needs AVX2 or NEON";
   const Shape dims{64, 32, 3, 5};
   const Desc wanted = layout(dims, DType::kBf16, memory::format_tag::OIhw16i32o2i);
   const auto rows_of = [&](const Shape& strides) {
@@ -185,7 +185,7 @@ TEST(PackWeight, HasNoPatchesOfWeightsThatLieInAnotherWay) {
 }
 
 TEST(PackWeight, TakesTheLayoutsOfTheKernelsThereAre) {
-  if (!cpu_features().avx2) GTEST_SKIP() << "needs AVX2";
+  if (!has_vectors()) GTEST_SKIP() << "needs AVX2 or NEON";
   for (const PackLayout& to : pack_layouts()) {
     const Shape dims{64, 64, 3, 3};
     EXPECT_TRUE(blocked_weight(dims, strides_for(dims, Format::kContiguous),
@@ -208,7 +208,7 @@ TEST(PackWeight, LeavesOtherLayoutsAndOddSizesAlone) {
 }
 
 TEST(PackWeight, ComesBackAsItWas) {
-  if (!cpu_features().avx2) GTEST_SKIP() << "needs AVX2";
+  if (!has_vectors()) GTEST_SKIP() << "needs AVX2 or NEON";
   for (const Shape& dims : {Shape{96, 160, 1, 1}, Shape{64, 32, 3, 2}}) {
     const Tensor weight = weight_with_special_values(dims, Format::kChannelsLast);
     const Desc wanted = layout(dims, DType::kF32, memory::format_tag::OIhw16i16o);

@@ -54,7 +54,7 @@ void multiply_by_dots(std::span<const Run> runs, const Sums& sums) {
   }
 }
 
-#else
+#elif !MEZZO_NEON_DOTS
 
 void multiply_by_dots(std::span<const Run>, const Sums&) {}
 

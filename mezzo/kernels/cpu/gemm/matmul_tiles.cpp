@@ -128,7 +128,7 @@ Support supports(const KernelArgs& args, ProblemOf problem_of) {
   }
   const Support result = supports_result(args);
   if (!result) return result;
-  if (unit == Bf16Unit::kTiles) return Support::yes();
+  if (tiles_take_all()) return Support::yes();
   const Problem problem = as_given(args, problem_of);
   if (!problem.a_is_dense || !problem.b_is_dense) {
     return Support::no("an operand is dense along neither axis");
@@ -179,6 +179,14 @@ std::unique_ptr<ResultRows> matmul_tiles_rows(const KernelArgs& args) {
     return {};
   }
   return std::make_unique<Rows>(args, *bf16_unit());
+}
+
+bool tiles_take_all() {
+#if MEZZO_NEON_DOTS
+  return bf16_unit().has_value();
+#else
+  return bf16_unit() == Bf16Unit::kTiles;
+#endif
 }
 
 Support supports_matmul_tiles(const KernelArgs& args) { return supports(args, matmul_problem); }

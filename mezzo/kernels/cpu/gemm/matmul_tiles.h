@@ -27,6 +27,9 @@ void run_linear_tiles(const KernelArgs& args);
 Support supports_linear_activation_tiles(const KernelArgs& args);
 void run_linear_activation_tiles(const KernelArgs& args);
 
+// True if every product of bf16 is computed here: by the tile unit, and by Arm's dot product.
+bool tiles_take_all();
+
 // The result of a call that supports_matmul_tiles(), by rows, with the same bits. Null unless the
 // result is a single f32 matrix without bias, as weight gradients are.
 std::unique_ptr<ResultRows> matmul_tiles_rows(const KernelArgs& args);

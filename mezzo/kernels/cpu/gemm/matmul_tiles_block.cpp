@@ -150,7 +150,7 @@ void finish(const Sums& sums, const Order& order, const Result& result) {
   columns ? write<true>(sums, order, result) : write<false>(sums, order, result);
 }
 
-#else
+#elif !MEZZO_NEON_DOTS
 
 void multiply(Bf16Unit, std::span<const Run>, const Sums&) {}
 void finish(const Sums&, const Order&, const Result&) {}

@@ -32,6 +32,13 @@ enum class Form : unsigned char {
   kInterleaved,
 };
 
+// A tile's part of an operand, and its size.
+struct Part {
+  const BFloat16* data = nullptr;
+  std::int64_t lines = 0;
+  std::int64_t numbers = 0;  // elements of each line, at most 32
+};
+
 // Which tiles pack() copies: the blocks [begin, end) of `tiles` tiles from `first` on, in the order
 // [tile][block]. Lines and elements beyond the operand are zero.
 struct Range {

@@ -114,7 +114,7 @@ void compute_by_dots(const Product& p, const Strip& strip, const NormPart* part)
   }
 }
 
-#else
+#elif !MEZZO_NEON_DOTS
 
 void compute_by_dots(const Product&, const Strip&, const NormPart*) {}
 

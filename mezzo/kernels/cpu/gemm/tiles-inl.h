@@ -21,6 +21,13 @@
 #define MEZZO_TILES 0
 #endif
 
+// Where dots_neon-inl.h and the sources that include it stand in for the dot products of AVX-512.
+#if defined(__aarch64__)
+#define MEZZO_NEON_DOTS 1
+#else
+#define MEZZO_NEON_DOTS 0
+#endif
+
 namespace mezzo::kernels {
 
 inline constexpr std::int64_t kTileRows = 16;

@@ -10,7 +10,7 @@ namespace mezzo::kernels {
 // The unit that multiplies bf16 matrices.
 enum class Bf16Unit : std::uint8_t {
   kTiles,  // the tile unit; needs has_tiles()
-  kDots,   // the vector unit's dot product; needs AVX512-BF16
+  kDots,   // the vector unit's dot product; needs has_bf16_dot()
 };
 
 // The faster unit of this CPU; nullopt if neither is faster than f32.

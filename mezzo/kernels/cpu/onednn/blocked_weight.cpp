@@ -40,7 +40,7 @@ std::optional<BlockedWeight> blocked_weight(const Shape& dims, const Shape& stri
   const Layout layout = layout_of(wanted);
   const bool is_bf16 = layout.type == dnnl_bf16;
   if (dims.rank() != 4 || layout.kind != dnnl_blocked || layout.extra != 0 || layout.offset != 0 ||
-      !(is_bf16 || layout.type == dnnl_f32) || !cpu_features().avx2 ||
+      !(is_bf16 || layout.type == dnnl_f32) || !has_vectors() ||
       is_kernel_disabled(Switch::kPack)) {
     return {};
   }

@@ -245,6 +245,10 @@ Support supports_dtypes(const KernelArgs& args) {
     if (input->dtype() != DType::kBf16) return Support::no("oneDNN computes f32 and bf16 only");
     // Without bf16 instructions, oneDNN emulates them at a third of the speed of f32.
     if (!has_fast_bf16()) return Support::no("the CPU multiplies f32 faster than bf16");
+#if defined(__aarch64__)
+    // Without Arm's library of kernels, oneDNN adds up products of bf16 in plain loops.
+    return Support::no("oneDNN's bf16 is slow on Arm");
+#endif
   }
   return has_no_elements(args) ? Support::no("an input has no elements") : Support::yes();
 }

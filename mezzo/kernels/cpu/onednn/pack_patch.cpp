@@ -16,7 +16,7 @@ HWY_BEFORE_NAMESPACE();
 namespace mezzo::HWY_NAMESPACE {
 namespace {
 
-#if HWY_TARGET == HWY_AVX3 || HWY_TARGET == HWY_AVX2
+#if MEZZO_PACKS
 
 // The n's, k's and taps of a patch.
 struct PatchRange {

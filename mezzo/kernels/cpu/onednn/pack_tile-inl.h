@@ -24,7 +24,11 @@ inline constexpr std::int64_t kTile = kMaxLanes;
 
 inline constexpr std::int64_t kLine = 16;  // f32 elements per cache line
 
-#if HWY_TARGET == HWY_AVX3 || HWY_TARGET == HWY_AVX2
+// Where blocked_weight() finds something to pack: with has_vectors().
+#undef MEZZO_PACKS
+#define MEZZO_PACKS (HWY_TARGET == HWY_AVX3 || HWY_TARGET == HWY_AVX2 || HWY_ARCH_ARM_A64)
+
+#if MEZZO_PACKS
 
 // Loads the next values, `step` apart if kApart.
 template <bool kApart>

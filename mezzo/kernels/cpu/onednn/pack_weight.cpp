@@ -13,7 +13,7 @@ HWY_BEFORE_NAMESPACE();
 namespace mezzo::HWY_NAMESPACE {
 namespace {
 
-#if HWY_TARGET == HWY_AVX3 || HWY_TARGET == HWY_AVX2
+#if MEZZO_PACKS
 
 // The order of tiles: taps of a square of n's and k's, then squares along k, then along n.
 struct TilePlace {

@@ -96,6 +96,28 @@ HWY_INLINE hn::Vec<U16> round_to_bf16(F32Vec v) {
   return hn::TruncateTo(U16(), rounded);
 }
 
+// a * b + sum, rounded once where the target can; paired, each element being two bf16 numbers, both
+// products are added: by the CPU's dot product for that, which is there wherever the caller says
+// kPaired.
+template <bool kPaired>
+HWY_INLINE F32Vec multiply_add(F32Vec a, F32Vec b, F32Vec sum) {
+#if HWY_TARGET == HWY_AVX3
+  if constexpr (kPaired) {
+    // Highway's target does not include it; see round_to_bf16().
+    asm("vdpbf16ps %2, %1, %0" : "+v"(sum.raw) : "v"(a.raw), "v"(b.raw));
+    return sum;
+  }
+#elif HWY_ARCH_ARM_A64
+  if constexpr (kPaired) {
+    asm(".arch_extension bf16\n\tbfdot %0.4s, %1.8h, %2.8h"
+        : "+w"(sum.raw)
+        : "w"(a.raw), "w"(b.raw));
+    return sum;
+  }
+#endif
+  return hn::MulAdd(a, b, sum);
+}
+
 // store(v, p) rounds lanes() f32 to nearest, ties to even.
 HWY_INLINE void store(F32Vec v, float* p) { hn::StoreU(v, F32(), p); }
 

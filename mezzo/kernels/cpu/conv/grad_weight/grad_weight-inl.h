@@ -73,18 +73,6 @@ inline constexpr int kMostGroups = 3;  // 24 sums, 3 panels and a value of `a`: 
 inline constexpr int kMostGroups = 1;  // 12 sums of 2 vectors, a panel and a value: 15 of 16
 #endif
 
-template <bool kPaired>
-HWY_INLINE F32Vec multiply_add(F32Vec a, F32Vec b, F32Vec sum) {
-#if HWY_TARGET == HWY_AVX3
-  if constexpr (kPaired) {
-    // Highway's target does not include it; see round_to_bf16() in simd-inl.h.
-    asm("vdpbf16ps %2, %1, %0" : "+v"(sum.raw) : "v"(a.raw), "v"(b.raw));
-    return sum;
-  }
-#endif
-  return hn::MulAdd(a, b, sum);
-}
-
 // c[m][n] += sum over q of a[q][m] * b[q][n] for kRows rows m and kGroups panels b. The loops over
 // sums are unrolled; otherwise the sums would not stay in registers. For the same reason there are
 // no calls.

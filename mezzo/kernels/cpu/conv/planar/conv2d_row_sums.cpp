@@ -42,19 +42,18 @@ Tensor pack(const Problem& p, const float* weight) {
 // The same for dot products: pairs of output channels are adjacent; an odd last one is paired with
 // zeros.
 Tensor pack(const Problem& p, const BFloat16* weight) {
-  constexpr std::int64_t kLanes = 16;
-  const std::int64_t vectors = ceil_div(p.piece(), kLanes);
-  Tensor packed = zeros({p.kernel.h, vectors, p.steps(), kLanes, 2}, DType::kBf16);
+  const std::int64_t vectors = ceil_div(p.piece(), lanes());
+  Tensor packed = zeros({p.kernel.h, vectors, p.steps(), lanes(), 2}, DType::kBf16);
   BFloat16* to = packed.mutable_data<BFloat16>();
   for (std::int64_t k = 0; k < p.kernel.h; ++k) {
-    for (std::int64_t first = 0; first < p.piece(); first += kLanes) {
-      const std::int64_t count = std::min(kLanes, p.piece() - first);
+    for (std::int64_t first = 0; first < p.piece(); first += lanes()) {
+      const std::int64_t count = std::min(lanes(), p.piece() - first);
       for (std::int64_t o = 0; o < p.out_channels; ++o) {
         const BFloat16* const from = weight + (o * p.kernel.h + k) * p.piece() + first;
-        BFloat16* const pairs = to + o / 2 * kLanes * 2 + o % 2;
+        BFloat16* const pairs = to + o / 2 * lanes() * 2 + o % 2;
         for (std::int64_t i = 0; i < count; ++i) pairs[2 * i] = from[i];
       }
-      to += p.steps() * kLanes * 2;
+      to += p.steps() * lanes() * 2;
     }
   }
   return packed;
@@ -134,7 +133,7 @@ class Worker {
   void make(std::int64_t index, Out* out) {
     list_taps(index / problem_.image.h, index % problem_.image.h + problem_.padding.top);
     std::ranges::fill(row_, 0.0F);
-    problem_.by_dots ? kernels::row_sums::add_row_by_dots(sum_) : add_row(sum_);
+    add_row(sum_, problem_.by_dots);
     const float* const from = row_.data() + problem_.padding.left * problem_.channels;
     const std::int64_t count = problem_.image.w * problem_.channels;
     for_row(count, [&](std::int64_t i, auto part)

@@ -16,9 +16,8 @@ using kernels::row_sums::Block;
 using kernels::row_sums::RowSum;
 using kernels::row_sums::Tap;
 
-// Multiplies a tap. The loops over sums are unrolled; otherwise the sums would not stay in
-// registers.
-template <int kPixels, int kVectors>
+// The loops over sums are unrolled, or the sums would not stay in registers.
+template <bool kPaired, int kPixels, int kVectors>
 HWY_INLINE void multiply_tap(const RowSum& sum, const Block& block, const Tap& tap,
                              F32Vec (&sums)[kPixels][kVectors]) {
   const std::int64_t pitch = sum.pixel_bytes / static_cast<std::int64_t>(sizeof(float));
@@ -34,7 +33,9 @@ HWY_INLINE void multiply_tap(const RowSum& sum, const Block& block, const Tap& t
       F32Vec number = hn::Set(F32(), pixels[p * pitch]);
       if constexpr (kVectors > 1) number = in_register(number);
 #pragma GCC unroll 2
-      for (int v = 0; v < kVectors; ++v) sums[p][v] = hn::MulAdd(number, factors[v], sums[p][v]);
+      for (int v = 0; v < kVectors; ++v) {
+        sums[p][v] = multiply_add<kPaired>(number, factors[v], sums[p][v]);
+      }
     }
   }
 }
@@ -56,7 +57,7 @@ HWY_INLINE void add_to_row(const RowSum& sum, const Block& block,
   }
 }
 
-template <int kPixels, int kVectors>
+template <bool kPaired, int kPixels, int kVectors>
 void add_block(const RowSum& sum, const Block& block) {
   F32Vec sums[kPixels][kVectors];
 #pragma GCC unroll 8
@@ -64,16 +65,26 @@ void add_block(const RowSum& sum, const Block& block) {
 #pragma GCC unroll 2
     for (int v = 0; v < kVectors; ++v) sums[p][v] = hn::Zero(F32());
   }
-  for (const Tap& tap : sum.taps) multiply_tap(sum, block, tap, sums);
+  for (const Tap& tap : sum.taps) multiply_tap<kPaired>(sum, block, tap, sums);
   add_to_row(sum, block, sums);
 }
 
-inline void add_row(const RowSum& sum) {
-  // The pixels' sums, two vectors of the weight and a broadcast value fill the registers.
+template <bool kPaired>
+void add_row_of(const RowSum& sum) {
+  // Their sums, two vectors of the weight and a number fill the registers.
   constexpr int kPixels = HWY_TARGET <= HWY_AVX3 ? 8 : 6;
   kernels::row_sums::for_blocks<kPixels>(sum, [&]<int kPixels, int kVectors>(const Block& block) {
-    add_block<kPixels, kVectors>(sum, block);
+    add_block<kPaired, kPixels, kVectors>(sum, block);
   });
+}
+
+inline void add_row(const RowSum& sum, bool by_dots) {
+  if (!by_dots) return add_row_of<false>(sum);
+#if HWY_ARCH_ARM_A64
+  add_row_of<true>(sum);
+#else
+  kernels::row_sums::add_row_by_dots(sum);
+#endif
 }
 
 }  // namespace mezzo::HWY_NAMESPACE

@@ -83,7 +83,7 @@ void for_blocks(const RowSum& sum, const Body& body) {
   if (vector < sum.vectors) for_blocks_of<kPixels, 1>(sum, vector, body);
 }
 
-// add_row() by bf16 dot products; needs AVX512-BF16.
+// By bf16 dot products of AVX512-BF16.
 void add_row_by_dots(const RowSum& sum);
 
 }  // namespace mezzo::kernels::row_sums
