@@ -29,9 +29,12 @@ Normalization cifar10_normalization();
 // Of ImageNet, and of folders of images.
 Normalization imagenet_normalization();
 
-// What byte b becomes in channel c, at [c * 256 + b], in f32 and in the order of operations above,
-// as other frameworks do it: the same image gives the same numbers. Throws ArgumentError if there
-// is not one mean and one positive deviation per channel.
+// The values that a byte of an image has.
+inline constexpr int kByteValues = 256;
+
+// What byte b becomes in channel c, at [c * kByteValues + b], in f32 and in the order of operations
+// above, as other frameworks do it: the same image gives the same numbers. Throws ArgumentError if
+// there is not one mean and one positive deviation per channel.
 std::vector<float> numbers_of(const Normalization& normalization, std::int64_t channels);
 
 // An image that cannot be read.

@@ -10,8 +10,6 @@
 namespace mezzo::data {
 namespace {
 
-constexpr int kByteValues = 256;
-
 // What a transform that makes numbers makes of those before it, [channels, 256].
 void change_numbers(const Transform& transform, std::int64_t channels,
                     std::vector<float>& numbers) {

@@ -12,7 +12,7 @@
 namespace mezzo {
 namespace {
 
-using In = BatchNormInput;
+using AgainIn = BatchNormInput;
 
 class NormContents final : public LazyContents {
  public:
@@ -29,7 +29,7 @@ class NormContents final : public LazyContents {
     const auto all = inputs();
     const bool adds = norm_.residual.defined();
     run_kernel(adds ? ops::batch_norm_add_relu : ops::batch_norm,
-               Inputs(all).first(adds ? kInputs : In::kResidual), {&y, 1}, norm_.attrs);
+               Inputs(all).first(adds ? kInputs : AgainIn::kResidual), {&y, 1}, norm_.attrs);
   }
 
   bool is_current() const override {
@@ -43,7 +43,7 @@ class NormContents final : public LazyContents {
   const NormAgain& norm() const { return norm_; }
 
  private:
-  static constexpr std::size_t kInputs = In::kResidual + 1;
+  static constexpr std::size_t kInputs = AgainIn::kResidual + 1;
 
   // In the order of BatchNormInput.
   std::array<const Tensor*, kInputs> inputs() const {
@@ -83,20 +83,20 @@ Tensor norm_again(Node& norm) {
   if (capture_hook() != nullptr || norm.is_released()) return {};
   const auto& attrs = norm.attrs().as<BatchNormAttrs>();
   const auto inputs = norm.inputs();
-  const Tensor& x = inputs[In::kX].saved;
+  const Tensor& x = inputs[AgainIn::kX].saved;
   if (!attrs.training || !x.defined() || x.numel() == 0 ||
       !is_norm_worth_again(x.dtype(), x.device())) {
     return {};
   }
-  const bool adds = inputs.size() > In::kResidual && inputs[In::kResidual].present;
-  if (adds && !inputs[In::kResidual].saved.defined()) return {};
+  const bool adds = inputs.size() > AgainIn::kResidual && inputs[AgainIn::kResidual].present;
+  if (adds && !inputs[AgainIn::kResidual].saved.defined()) return {};
   NodeOutput& y = norm.outputs()[0];
   y.saved = Tensor();
   y.is_kept = false;
-  return norm_when_asked({x.detach(), without_history(inputs[In::kWeight]),
-                          without_history(inputs[In::kBias]), norm.outputs()[1].saved,
+  return norm_when_asked({x.detach(), without_history(inputs[AgainIn::kWeight]),
+                          without_history(inputs[AgainIn::kBias]), norm.outputs()[1].saved,
                           norm.outputs()[2].saved,
-                          adds ? without_history(inputs[In::kResidual]) : Tensor(), attrs});
+                          adds ? without_history(inputs[AgainIn::kResidual]) : Tensor(), attrs});
 }
 
 const NormAgain* unfilled_norm(const Tensor& tensor) {

@@ -7,7 +7,7 @@
 namespace mezzo {
 namespace {
 
-thread_local NormStatistics* wanted = nullptr;
+thread_local NormStatistics* asked_for = nullptr;
 thread_local const NormStatistics* given = nullptr;
 
 }  // namespace
@@ -19,11 +19,11 @@ Tensor deviation_by_ops(const Tensor& var, double eps) {
 }
 
 FindStatistics::FindStatistics(NormStatistics* statistics)
-    : previous_(std::exchange(wanted, statistics)) {}
-FindStatistics::~FindStatistics() { wanted = previous_; }
+    : previous_(std::exchange(asked_for, statistics)) {}
+FindStatistics::~FindStatistics() { asked_for = previous_; }
 
 NormStatistics* wanted_statistics() {
-  return wanted != nullptr && !is_kernel_disabled(Switch::kNormAhead) ? wanted : nullptr;
+  return asked_for != nullptr && !is_kernel_disabled(Switch::kNormAhead) ? asked_for : nullptr;
 }
 
 GiveStatistics::GiveStatistics(const NormStatistics& statistics)

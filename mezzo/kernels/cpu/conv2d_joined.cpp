@@ -11,9 +11,6 @@
 namespace mezzo::kernels::conv {
 namespace {
 
-using joined::Plan;
-using joined::Weight;
-
 constexpr std::int64_t kTileWidth = 32;  // numbers of a tile's row
 
 // The gradient by the input is a convolution of the result's gradient with the turned kernel.
@@ -42,7 +39,7 @@ joined::Problem joined_problem(const Problem& p) {
           .outs = p.weight[1]};
 }
 
-Support supports_operands(const KernelArgs& args) {
+Support supports_joined_operands(const KernelArgs& args) {
   if (!has_tiles()) return Support::no("this CPU has no AMX");
   return supports_bf16_tensors(args);
 }
@@ -50,17 +47,17 @@ Support supports_operands(const KernelArgs& args) {
 // Where it takes 0.4 to 0.95 of oneDNN 2.6.3's time on two threads
 // (docs/benchmarks/convolutions.md). With more than half of the tiles empty, for the numbers of a
 // kernel's row cannot be cut evenly, it takes up to 1.15; forward, images of 16 channels take 1.05.
-Support is_worth_it(const Problem& problem, const joined::Problem& p) {
+Support is_joining_worth_it(const Problem& problem, const joined::Problem& p) {
   const bool is_forward = problem.pass == Pass::kForward;
   if (p.channels > (is_forward ? 15 : 16)) return Support::no("only for few channels");
   if (p.outs > 64) return Support::no("only for few channels of the result");
-  const Plan plan(p);
+  const joined::Plan plan(p);
   if (plan.blocks == 0) return Support::no("the kernel's rows cannot be divided");
   const bool is_full = plan.blocks == 1 || 2 * plan.width >= kTileWidth;
   return is_full ? Support::yes() : Support::no("most of the tiles would be empty");
 }
 
-Support supports(const Problem& problem) {
+Support supports_joined_of(const Problem& problem) {
   const Conv2dAttrs& a = problem.attrs;
   if (a.groups != 1) return Support::no("only without groups");
   if (a.dilation != Size2d(1)) return Support::no("only without dilation");
@@ -68,10 +65,10 @@ Support supports(const Problem& problem) {
   const joined::Problem p = joined_problem(problem);
   if (p.kernel.w == 1) return Support::no("only for kernels of several columns");
   if (p.top < 0 || p.left < 0) return Support::no("the padding is wider than the kernel");
-  return is_worth_it(problem, p);
+  return is_joining_worth_it(problem, p);
 }
 
-Weight weight_of(const Tensor& weight, Pass pass) {
+joined::Weight joined_weight_of(const Tensor& weight, Pass pass) {
   const Strides& s = weight.strides();
   const BFloat16* const first = weight.data<BFloat16>();
   if (pass == Pass::kForward) return {first, s[0], s[1], s[2], s[3]};
@@ -79,11 +76,11 @@ Weight weight_of(const Tensor& weight, Pass pass) {
   return {last, s[1], s[0], -s[2], -s[3]};
 }
 
-void run(const Problem& problem, const KernelArgs& args) {
-  const Plan plan(joined_problem(problem));
+void run_joined_of(const Problem& problem, const KernelArgs& args) {
+  const joined::Plan plan(joined_problem(problem));
   const Tensor tiles = empty({plan.weight_tiles() << 10}, DType::kU8);
   auto* const weight = static_cast<char*>(tiles.mutable_raw_data());
-  joined::pack(plan, weight_of(args.input(1), problem.pass), weight);
+  joined::pack(plan, joined_weight_of(args.input(1), problem.pass), weight);
   const Tensor x = dense(args.input(0), Format::kChannelsLast);
   const Tensor bias =
       problem.has_bias ? dense(onednn::as_f32(args.input(2)), Format::kContiguous) : Tensor();
@@ -102,18 +99,18 @@ void run(const Problem& problem, const KernelArgs& args) {
 }  // namespace
 
 Support supports_joined(const KernelArgs& args) {
-  const Support operands = supports_operands(args);
-  return operands ? supports(forward_problem(args)) : operands;
+  const Support operands = supports_joined_operands(args);
+  return operands ? supports_joined_of(forward_problem(args)) : operands;
 }
 
 Support supports_joined_grad_input(const KernelArgs& args) {
-  const Support operands = supports_operands(args);
-  return operands ? supports(gradient_problem(args, Pass::kGradInput)) : operands;
+  const Support operands = supports_joined_operands(args);
+  return operands ? supports_joined_of(gradient_problem(args, Pass::kGradInput)) : operands;
 }
 
-void run_joined(const KernelArgs& args) { run(forward_problem(args), args); }
+void run_joined(const KernelArgs& args) { run_joined_of(forward_problem(args), args); }
 void run_joined_grad_input(const KernelArgs& args) {
-  run(gradient_problem(args, Pass::kGradInput), args);
+  run_joined_of(gradient_problem(args, Pass::kGradInput), args);
 }
 
 }  // namespace mezzo::kernels::conv

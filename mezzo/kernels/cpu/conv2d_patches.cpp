@@ -15,7 +15,7 @@ namespace {
 // One thread's time relative to the kernels behind this one (docs/benchmarks/convolutions.md):
 // gradients by images whose channels are no whole vectors 0.001 to 0.8, others 0.8 to 1.6; forward
 // passes and gradients by the weight 0.4 to 1.1 where this holds, 0.9 to 3 elsewhere.
-Support is_worth_it(const Problem& p) {
+Support are_patches_worth_it(const Problem& p) {
   constexpr std::int64_t kVector = 16;
   const bool is_odd = p.weight[1] % kVector != 0;
   if (p.pass == Pass::kGradInput) {
@@ -30,7 +30,7 @@ Support is_worth_it(const Problem& p) {
              : Support::no("others are as fast for so small patches");
 }
 
-Support supports_call(const KernelArgs& args, const Problem& p) {
+Support supports_patches_of(const KernelArgs& args, const Problem& p) {
   const Support tensors = supports_vector_tensors(args);
   if (!tensors) return tensors;
   const Size2d kernel{p.weight[2], p.weight[3]};
@@ -42,7 +42,7 @@ Support supports_call(const KernelArgs& args, const Problem& p) {
   if (a.padding != Sides{} || a.groups != 1 || a.dilation != Size2d(1)) {
     return Support::no("only without padding, groups or dilation");
   }
-  return is_worth_it(p);
+  return are_patches_worth_it(p);
 }
 
 PatchGrid grid_of(const Problem& p) {
@@ -68,15 +68,15 @@ void run_op(const OpDef& op, const std::array<const Tensor*, 3>& inputs, Tensor 
 }  // namespace
 
 Support supports_patches(const KernelArgs& args) {
-  return supports_call(args, forward_problem(args));
+  return supports_patches_of(args, forward_problem(args));
 }
 
 Support supports_patches_grad_input(const KernelArgs& args) {
-  return supports_call(args, gradient_problem(args, Pass::kGradInput));
+  return supports_patches_of(args, gradient_problem(args, Pass::kGradInput));
 }
 
 Support supports_patches_grad_weight(const KernelArgs& args) {
-  return supports_call(args, gradient_problem(args, Pass::kGradWeight));
+  return supports_patches_of(args, gradient_problem(args, Pass::kGradWeight));
 }
 
 void run_patches(const KernelArgs& args) {

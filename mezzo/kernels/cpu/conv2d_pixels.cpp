@@ -44,7 +44,7 @@ Support supports_sizes(const Sizes& sizes) {
   return Support::yes();
 }
 
-Support supports_operands(const KernelArgs& args) {
+Support supports_pixel_operands(const KernelArgs& args) {
   if (!bf16_unit()) return Support::no("this CPU has neither AMX nor a fast bf16 dot product");
   return supports_bf16_tensors(args);
 }
@@ -178,7 +178,7 @@ void run_grad_input(const KernelArgs& args, Unit unit) {
 }  // namespace
 
 Support supports_pixels(const KernelArgs& args) {
-  const Support operands = supports_operands(args);
+  const Support operands = supports_pixel_operands(args);
   if (!operands) return operands;
   const Shape& weight = args.input(1).shape();
   if (!args.attrs<Conv2dAttrs>().is_pointwise({weight[2], weight[3]})) {
@@ -192,7 +192,7 @@ bool normalises_pixels(const KernelArgs& args, std::size_t input, bool adds) {
 }
 
 Support supports_pixels_grad_input(const KernelArgs& args) {
-  const Support operands = supports_operands(args);
+  const Support operands = supports_pixel_operands(args);
   if (!operands) return operands;
   if (!is_pointwise(args)) return Support::no("only for plain 1x1 kernels");
   return supports_sizes(grad_input_sizes(args));

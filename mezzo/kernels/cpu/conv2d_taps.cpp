@@ -12,14 +12,10 @@
 namespace mezzo::kernels::conv {
 namespace {
 
-using taps::kBlock;
-using taps::Plan;
-using taps::plan_for;
-
 // As many as a CPU with AMX has cores for, at least.
 constexpr std::int64_t kManyImages = 16;
 
-Support supports_operands(const KernelArgs& args) {
+Support supports_tap_operands(const KernelArgs& args) {
   if (!has_tiles()) return Support::no("this CPU has no AMX");
   return supports_bf16_tensors(args);
 }
@@ -28,7 +24,7 @@ Support supports_operands(const KernelArgs& args) {
 // stride 0.35 to 0.5; at stride 1, 0.7 to 0.9 for images of 4x4 to 8x8 pixels and their gradients
 // 0.3 to 0.95 up to 16x16, while larger images take 0.95 to 1.2. So do convolutions at a stride,
 // where oneDNN is to be trusted and whole images are enough for the threads.
-Support is_worth_it(const Problem& p) {
+Support are_taps_worth_it(const Problem& p) {
   const bool is_forward = p.pass == Pass::kForward;
   const bool is_strided = p.attrs.stride != Size2d(1);
   if (is_strided && (!is_forward || p.x[0] < kManyImages || !is_trusted(p))) return Support::yes();
@@ -37,25 +33,26 @@ Support is_worth_it(const Problem& p) {
                                        : Support::no("oneDNN is as fast for so many pixels");
 }
 
-Support supports(const Problem& p) {
+Support supports_taps_of(const Problem& p) {
   if (p.attrs.groups != 1) return Support::no("only without groups");
   if (p.weight[2] * p.weight[3] == 1) return Support::no("only for kernels of several taps");
-  if (p.weight[0] % kBlock != 0 || p.weight[1] % kBlock != 0) {
+  if (p.weight[0] % taps::kBlock != 0 || p.weight[1] % taps::kBlock != 0) {
     return Support::no("only for multiples of 32 channels");
   }
-  const Support worth = is_worth_it(p);
+  const Support worth = are_taps_worth_it(p);
   if (!worth) return worth;
-  return plan_for(p, 1).is_possible() ? Support::yes()
-                                      : Support::no("the result is larger than what it reads");
+  return taps::plan_for(p, 1).is_possible()
+             ? Support::yes()
+             : Support::no("the result is larger than what it reads");
 }
 
 // The weight seen as [outer, inner, kh, kw].
-Strides strides_of(const Tensor& weight, Pass pass) {
+Strides tap_strides_of(const Tensor& weight, Pass pass) {
   const Strides& s = weight.strides();
   return pass == Pass::kForward ? s : Strides{s[1], s[0], s[2], s[3]};
 }
 
-void run(const Problem& p, const KernelArgs& args) {
+void run_taps_of(const Problem& p, const KernelArgs& args) {
   const Tensor& out = args.output();
   const Tensor& weight = args.input(1);
   const Shape dims{out.size(1), args.input(0).size(1), p.weight[2], p.weight[3]};
@@ -63,14 +60,14 @@ void run(const Problem& p, const KernelArgs& args) {
                            dnnl::memory::format_tag::OIhw16i16o2i);
   const ReadIn pass = p.pass == Pass::kForward ? ReadIn::kForward : ReadIn::kBackward;
   const onednn::Packed packed =
-      onednn::packed(weight, dims, strides_of(weight, p.pass), tiles, pass);
+      onednn::packed(weight, dims, tap_strides_of(weight, p.pass), tiles, pass);
   const Tensor x = dense(args.input(0), Format::kChannelsLast);
   const Tensor bias = p.has_bias ? dense_f32(args.input(2)) : Tensor();
   const taps::Call call{.x = x.data<BFloat16>(),
                         .weight = static_cast<const char*>(packed.memory.get_data_handle()),
                         .bias = bias.defined() ? bias.data<float>() : nullptr,
                         .y = out.mutable_data<BFloat16>()};
-  const Plan plan = plan_for(p, num_threads());
+  const taps::Plan plan = taps::plan_for(p, num_threads());
   // Some microseconds of products.
   const std::int64_t part = plan.band * plan.image.pitch() * plan.share * plan.inner * plan.taps;
   const std::int64_t grain = std::max<std::int64_t>(1, (std::int64_t{1} << 23) / part);
@@ -79,33 +76,34 @@ void run(const Problem& p, const KernelArgs& args) {
   });
 }
 
-Support supports(const KernelArgs& args, Problem (*problem_of)(const KernelArgs&)) {
-  const Support operands = supports_operands(args);
-  return operands ? supports(problem_of(args)) : operands;
+Support supports_taps_of(const KernelArgs& args, Problem (*problem_of)(const KernelArgs&)) {
+  const Support operands = supports_tap_operands(args);
+  return operands ? supports_taps_of(problem_of(args)) : operands;
 }
 
-Problem grad_input_problem(const KernelArgs& args) {
+Problem tap_gradient_problem(const KernelArgs& args) {
   return gradient_problem(args, Pass::kGradInput);
 }
 
 }  // namespace
 
-Support supports_taps(const KernelArgs& args) { return supports(args, forward_problem); }
+Support supports_taps(const KernelArgs& args) { return supports_taps_of(args, forward_problem); }
 Support supports_taps_grad_input(const KernelArgs& args) {
-  return supports(args, grad_input_problem);
+  return supports_taps_of(args, tap_gradient_problem);
 }
 Support supports_taps_transposed(const KernelArgs& args) {
-  return supports(args, transposed_problem);
+  return supports_taps_of(args, transposed_problem);
 }
 
 void run_taps(const KernelArgs& args) {
-  onednn::guarded("conv2d", args, [&] { run(forward_problem(args), args); });
+  onednn::guarded("conv2d", args, [&] { run_taps_of(forward_problem(args), args); });
 }
 void run_taps_grad_input(const KernelArgs& args) {
-  onednn::guarded("conv2d_grad_input", args, [&] { run(grad_input_problem(args), args); });
+  onednn::guarded("conv2d_grad_input", args,
+                  [&] { run_taps_of(tap_gradient_problem(args), args); });
 }
 void run_taps_transposed(const KernelArgs& args) {
-  onednn::guarded("conv_transpose2d", args, [&] { run(transposed_problem(args), args); });
+  onednn::guarded("conv_transpose2d", args, [&] { run_taps_of(transposed_problem(args), args); });
 }
 
 }  // namespace mezzo::kernels::conv

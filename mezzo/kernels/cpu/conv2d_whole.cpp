@@ -14,7 +14,7 @@
 namespace mezzo::kernels::conv {
 namespace {
 
-Support supports_call(const KernelArgs& args, const Problem& problem) {
+Support supports_whole_of(const KernelArgs& args, const Problem& problem) {
   const Support dtypes = vector_dtypes_only(args);
   if (!dtypes) return dtypes;
   const bool is_empty = std::ranges::any_of(
@@ -54,15 +54,15 @@ Tensor repeat(const Tensor& bias, std::int64_t times) {
 }  // namespace
 
 Support supports_whole(const KernelArgs& args) {
-  return supports_call(args, forward_problem(args));
+  return supports_whole_of(args, forward_problem(args));
 }
 
 Support supports_whole_grad_input(const KernelArgs& args) {
-  return supports_call(args, gradient_problem(args, Pass::kGradInput));
+  return supports_whole_of(args, gradient_problem(args, Pass::kGradInput));
 }
 
 Support supports_whole_grad_weight(const KernelArgs& args) {
-  return supports_call(args, gradient_problem(args, Pass::kGradWeight));
+  return supports_whole_of(args, gradient_problem(args, Pass::kGradWeight));
 }
 
 void run_whole(const KernelArgs& args) {

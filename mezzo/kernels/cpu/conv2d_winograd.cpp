@@ -27,7 +27,7 @@ struct KeptWeight final : RefCounted {
   Tensor transformed;
 };
 
-Support supports_operands(const KernelArgs& args) {
+Support supports_winograd_operands(const KernelArgs& args) {
   const Support dtypes = vector_dtypes_only(args);
   if (!dtypes) return dtypes;
   if (!has_vectors()) return Support::no("needs AVX2 or NEON");
@@ -95,8 +95,8 @@ Support supports_beside_dot_product(const Problem& problem) {
              : Support::no("the dot product is faster for images that are no whole tiles");
 }
 
-Support supports_call(const KernelArgs& args, const Problem& problem) {
-  const Support operands = supports_operands(args);
+Support supports_winograd_of(const KernelArgs& args, const Problem& problem) {
+  const Support operands = supports_winograd_operands(args);
   if (!operands) return operands;
   if (args.input(0).dtype() == DType::kBf16 && has_fast_bf16_dot()) {
     const Support dot_product = supports_beside_dot_product(problem);
@@ -180,15 +180,15 @@ void convolve(const Convolution& convolution, const Tensor& x, const Tensor& wei
 }  // namespace
 
 Support supports_winograd(const KernelArgs& args) {
-  return supports_call(args, forward_problem(args));
+  return supports_winograd_of(args, forward_problem(args));
 }
 
 Support supports_winograd_grad_input(const KernelArgs& args) {
-  return supports_call(args, gradient_problem(args, Pass::kGradInput));
+  return supports_winograd_of(args, gradient_problem(args, Pass::kGradInput));
 }
 
 Support supports_winograd_grad_weight(const KernelArgs& args) {
-  return supports_call(args, gradient_problem(args, Pass::kGradWeight));
+  return supports_winograd_of(args, gradient_problem(args, Pass::kGradWeight));
 }
 
 void run_winograd(const KernelArgs& args) {
