@@ -17,7 +17,7 @@ struct State {
 thread_local State region_state;
 thread_local CallObserver* call_observer = nullptr;
 
-bool takes_part(const Tensor& input) { return input.defined() && amp::takes_part(input.dtype()); }
+bool is_taken(const Tensor& input) { return input.defined() && amp::takes_part(input.dtype()); }
 
 }  // namespace
 
@@ -30,7 +30,7 @@ void cast_inputs(const OpDef& op, Operands& operands, DType dtype) {
   }
   for (std::size_t i = 0; i < operands.size(); ++i) {
     const Tensor& input = operands[i];
-    if (!op.precision.may_cast(i) || !takes_part(input) || input.dtype() == dtype) continue;
+    if (!op.precision.may_cast(i) || !is_taken(input) || input.dtype() == dtype) continue;
     operands.replace(i, cast(input, dtype));
   }
 }
@@ -42,7 +42,7 @@ void round_parameters(const Policy& policy, const OpDef& op, Operands& operands)
   // not trained; the other inputs that are never cast are statistics.
   for (std::size_t i = 0; i < operands.size(); ++i) {
     const Tensor& input = operands[i];
-    if (op.precision.may_cast(i) || !takes_part(input) || !has_bit(op.grad_inputs, i)) continue;
+    if (op.precision.may_cast(i) || !is_taken(input) || !has_bit(op.grad_inputs, i)) continue;
     operands.replace(i, cast(cast(input, policy.lower), DType::kF32));
   }
 }
@@ -101,12 +101,12 @@ class Hook final : public PrecisionHook {
 };
 
 // One object for all threads; it has no state of its own.
-Hook hook;
+Hook autocast_hook;
 
 void apply(bool enabled, const Policy& policy) {
   region_state.enabled = enabled;
   region_state.policy = policy;
-  set_precision_hook(enabled || call_observer != nullptr ? &hook : nullptr);
+  set_precision_hook(enabled || call_observer != nullptr ? &autocast_hook : nullptr);
 }
 
 void check_policy(const Policy& policy) {

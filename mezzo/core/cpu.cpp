@@ -43,10 +43,25 @@ Isa read_max_isa() {
 
 #if defined(__x86_64__)
 
+// With what Highway compiles its target of that name for: a CPU with AVX2 has it all, but a virtual
+// machine may hide some. Kernels that ask for AVX2 have no code for what Highway would choose then.
+bool has_avx2() {
+  unsigned a = 0;
+  unsigned b = 0;
+  unsigned c = 0;
+  unsigned d = 0;
+  // AVX usable by the system implies that F16C is: they share the register state.
+  const bool has_f16c = __get_cpuid(1, &a, &b, &c, &d) != 0 && (c & bit_F16C) != 0;
+  const bool has_lzcnt = __get_cpuid(0x80000001, &a, &b, &c, &d) != 0 && (c & bit_LZCNT) != 0;
+  return has_f16c && has_lzcnt && __builtin_cpu_supports("avx2") != 0 &&
+         __builtin_cpu_supports("fma") != 0 && __builtin_cpu_supports("bmi") != 0 &&
+         __builtin_cpu_supports("bmi2") != 0;
+}
+
 CpuFeatures detect() {
   CpuFeatures features;
   __builtin_cpu_init();
-  features.avx2 = __builtin_cpu_supports("avx2") != 0;
+  features.avx2 = features.f16c = has_avx2();
   features.avx512 =
       __builtin_cpu_supports("avx512f") != 0 && __builtin_cpu_supports("avx512bw") != 0 &&
       __builtin_cpu_supports("avx512dq") != 0 && __builtin_cpu_supports("avx512vl") != 0;

@@ -8,7 +8,7 @@
 namespace mezzo {
 namespace {
 
-constexpr std::size_t kRegion = 128 * kHugePage;  // of address space
+constexpr std::size_t kRangeRegion = 128 * kHugePage;  // of address space
 
 }  // namespace
 
@@ -41,7 +41,7 @@ void RangePool::trim() noexcept {
 bool RangePool::map_region(std::size_t bytes) {
   const std::size_t least = round_up(bytes, kHugePage);
   if (least < bytes) return false;
-  for (const std::size_t size : {std::max(least, kRegion), least}) {
+  for (const std::size_t size : {std::max(least, kRangeRegion), least}) {
     if (std::byte* const begin = map_huge_pages(size)) {
       regions_.push_back({begin, size});
       bare_.add(regions_.back());

@@ -15,13 +15,13 @@
 namespace mezzo::data {
 namespace {
 
-constexpr std::string_view kOp = "cifar10";
-constexpr std::size_t kChannels = 3;
-constexpr std::size_t kSide = 32;
-constexpr std::size_t kPlane = kSide * kSide;
-constexpr std::size_t kImage = kChannels * kPlane;
-constexpr std::size_t kRecord = 1 + kImage;
-constexpr std::int64_t kClasses = 10;
+constexpr std::string_view kCifarOp = "cifar10";
+constexpr std::size_t kCifarChannels = 3;
+constexpr std::size_t kCifarSide = 32;
+constexpr std::size_t kCifarPlane = kCifarSide * kCifarSide;
+constexpr std::size_t kCifarImage = kCifarChannels * kCifarPlane;
+constexpr std::size_t kRecord = 1 + kCifarImage;
+constexpr std::int64_t kCifarClasses = 10;
 
 std::vector<std::string> batch_names(Split split) {
   if (split == Split::kTest) return {"test_batch.bin"};
@@ -33,7 +33,7 @@ std::vector<std::string> batch_names(Split split) {
 std::filesystem::path batch_folder(const std::string& folder, Split split) {
   std::error_code ignored;
   if (!std::filesystem::is_directory(folder, ignored)) {
-    fail<FileError>(kOp, folder, ": there is no such folder. Check the path");
+    fail<FileError>(kCifarOp, folder, ": there is no such folder. Check the path");
   }
   const auto own = std::filesystem::path(folder) / (split == Split::kTrain ? "train" : "test");
   return std::filesystem::is_directory(own, ignored) ? own : std::filesystem::path(folder);
@@ -51,7 +51,7 @@ std::vector<std::filesystem::path> find_batches(const std::string& folder, Split
     missing += name;
   }
   if (!missing.empty()) {
-    fail<FileError>(kOp, parent.string(), ": files are missing: ", missing,
+    fail<FileError>(kCifarOp, parent.string(), ": files are missing: ", missing,
                     ". A CIFAR-10 folder holds train/data_batch_{1..5}.bin and "
                     "test/test_batch.bin, or all of them side by side");
   }
@@ -59,9 +59,9 @@ std::vector<std::filesystem::path> find_batches(const std::string& folder, Split
 }
 
 std::vector<std::uint8_t> read_records(const std::filesystem::path& path) {
-  io::FileSource file(path.string(), kOp);
+  io::FileSource file(path.string(), kCifarOp);
   if (file.size() == 0 || file.size() % kRecord != 0) {
-    fail<FileError>(kOp, file.name(), ": not whole records: ", file.size(),
+    fail<FileError>(kCifarOp, file.name(), ": not whole records: ", file.size(),
                     " bytes, expected a multiple of ", kRecord, kCopyAgain);
   }
   std::vector<std::uint8_t> bytes(file.size());
@@ -71,9 +71,9 @@ std::vector<std::uint8_t> read_records(const std::filesystem::path& path) {
 
 // Converts planes of red, green and blue to pixels of three bytes.
 void interleave(const std::uint8_t* planes, std::uint8_t* pixels) {
-  for (std::size_t i = 0; i < kPlane; ++i) {
-    for (std::size_t channel = 0; channel < kChannels; ++channel) {
-      pixels[i * kChannels + channel] = planes[channel * kPlane + i];
+  for (std::size_t i = 0; i < kCifarPlane; ++i) {
+    for (std::size_t channel = 0; channel < kCifarChannels; ++channel) {
+      pixels[i * kCifarChannels + channel] = planes[channel * kCifarPlane + i];
     }
   }
 }
@@ -82,15 +82,15 @@ void append_batch(const std::filesystem::path& path, ImageTable& table) {
   const std::vector<std::uint8_t> bytes = read_records(path);
   const std::size_t count = bytes.size() / kRecord;
   const std::size_t first = table.pixels.size();
-  table.pixels.resize(first + count * kImage);
+  table.pixels.resize(first + count * kCifarImage);
   for (std::size_t i = 0; i < count; ++i) {
     const std::uint8_t label = bytes[i * kRecord];
-    if (label >= kClasses) {
-      fail<FileError>(kOp, path.string(), ": label ", i, " is out of range: ", label,
-                      ", expected 0 to ", kClasses - 1, ". Check that this is the right file");
+    if (label >= kCifarClasses) {
+      fail<FileError>(kCifarOp, path.string(), ": label ", i, " is out of range: ", label,
+                      ", expected 0 to ", kCifarClasses - 1, ". Check that this is the right file");
     }
     table.labels.push_back(label);
-    interleave(&bytes[i * kRecord + 1], &table.pixels[first + i * kImage]);
+    interleave(&bytes[i * kRecord + 1], &table.pixels[first + i * kCifarImage]);
   }
   logging::write(logging::Topic::kData, path.string(), ": ", count, " images");
 }
@@ -99,8 +99,8 @@ void append_batch(const std::filesystem::path& path, ImageTable& table) {
 
 std::unique_ptr<Dataset> open_cifar10(const std::string& folder, Split split) {
   ImageTable table;
-  table.image_shape = {kChannels, kSide, kSide};
-  table.num_classes = kClasses;
+  table.image_shape = {kCifarChannels, kCifarSide, kCifarSide};
+  table.num_classes = kCifarClasses;
   table.class_names = {"airplane", "automobile", "bird",  "cat",  "deer",
                        "dog",      "frog",       "horse", "ship", "truck"};
   table.normalization = cifar10_normalization();

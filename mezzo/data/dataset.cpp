@@ -19,7 +19,6 @@ Normalization imagenet_normalization() {
 }
 
 std::vector<float> numbers_of(const Normalization& normalization, std::int64_t channels) {
-  constexpr int kByteValues = 256;
   const Normalize normalize{normalization.mean, normalization.deviation};
   normalize.check(channels);
   std::vector<float> numbers;

@@ -15,7 +15,7 @@
 namespace mezzo::data {
 namespace {
 
-constexpr std::string_view kOp = "images";
+constexpr std::string_view kImagesOp = "images";
 constexpr std::array<std::uint8_t, 3> kJpeg{0xFF, 0xD8, 0xFF};
 constexpr std::array<std::uint8_t, 8> kPng{0x89, 'P', 'N', 'G', '\r', '\n', 0x1A, '\n'};
 
@@ -31,19 +31,19 @@ std::vector<std::uint8_t> read_bytes(const std::string& path, std::string_view n
   std::error_code error;
   const std::uintmax_t size = std::filesystem::file_size(path, error);
   if (error) {
-    fail<FileError>(kOp, name, ": cannot be read: ", error.message(), ". Check the path");
+    fail<FileError>(kImagesOp, name, ": cannot be read: ", error.message(), ". Check the path");
   }
   if (size > static_cast<std::uintmax_t>(kMaxFileBytes)) {
-    fail<FileError>(kOp, name, ": too large: ", size, " bytes, at most ", kMaxFileBytes,
+    fail<FileError>(kImagesOp, name, ": too large: ", size, " bytes, at most ", kMaxFileBytes,
                     " are read. Store it smaller");
   }
   std::ifstream file(path, std::ios::binary);
-  if (!file) fail<FileError>(kOp, name, ": cannot be opened. Check its permissions");
+  if (!file) fail<FileError>(kImagesOp, name, ": cannot be opened. Check its permissions");
   std::vector<std::uint8_t> bytes(size);
   file.read(reinterpret_cast<char*>(bytes.data()), static_cast<std::streamsize>(size));
   if (file.gcount() != static_cast<std::streamsize>(size)) {
-    fail<FileError>(kOp, name, ": short file: ", size, " bytes expected, ", file.gcount(), " read",
-                    kCopyAgain);
+    fail<FileError>(kImagesOp, name, ": short file: ", size, " bytes expected, ", file.gcount(),
+                    " read", kCopyAgain);
   }
   return bytes;
 }
@@ -53,11 +53,11 @@ std::vector<std::uint8_t> read_bytes(const std::string& path, std::string_view n
 void detail::take_claimed_shape(const ClaimedSize& claimed, std::string_view name, Image& image) {
   const auto [height, width, file_bytes] = claimed;
   if (height < 1 || width < 1 || width > kMaxPixels / height) {
-    fail<FileError>(kOp, name, ": the header claims ", width, "x", height, " pixels, at most ",
-                    kMaxPixels, " in all are decoded. Store it smaller");
+    fail<FileError>(kImagesOp, name, ": the header claims ", width, "x", height,
+                    " pixels, at most ", kMaxPixels, " in all are decoded. Store it smaller");
   }
   if (height * width / kMostPixelsPerByte > static_cast<std::int64_t>(file_bytes)) {
-    fail<FileError>(kOp, name, ": the header claims ", width, "x", height,
+    fail<FileError>(kImagesOp, name, ": the header claims ", width, "x", height,
                     " pixels, which no file of ", file_bytes, " bytes can hold", kCopyAgain);
   }
   image.reshape({3, height, width});
@@ -68,8 +68,9 @@ namespace {
 Image decode_as_stored(std::span<const std::uint8_t> file, std::string_view name) {
   if (begins_with(file, kJpeg)) return detail::decode_jpeg(file, name);
   if (begins_with(file, kPng)) return detail::decode_png(file, name);
-  if (file.empty()) fail<FileError>(kOp, name, ": the file is empty. Copy or download it again");
-  fail<FileError>(kOp, name, ": neither a JPEG nor a PNG file: it begins with ",
+  if (file.empty())
+    fail<FileError>(kImagesOp, name, ": the file is empty. Copy or download it again");
+  fail<FileError>(kImagesOp, name, ": neither a JPEG nor a PNG file: it begins with ",
                   hex_text(file.first(std::min<std::size_t>(file.size(), 8))),
                   ". Convert it or remove it from the folder");
 }

@@ -56,24 +56,24 @@ void on_progress(j_common_ptr info) {
 }
 
 // A decoder, freed together with everything it holds.
-struct Decoder {
-  Decoder() {
+struct JpegDecoder {
+  JpegDecoder() {
     info.err = jpeg_std_error(&errors.manager);
     errors.manager.error_exit = on_error;
     errors.manager.emit_message = on_message;
     errors.manager.output_message = on_output;
     progress.progress_monitor = on_progress;
   }
-  Decoder(const Decoder&) = delete;
-  Decoder& operator=(const Decoder&) = delete;
-  ~Decoder() { jpeg_destroy_decompress(&info); }
+  JpegDecoder(const JpegDecoder&) = delete;
+  JpegDecoder& operator=(const JpegDecoder&) = delete;
+  ~JpegDecoder() { jpeg_destroy_decompress(&info); }
 
   jpeg_decompress_struct info{};
   ErrorHandler errors{};
   jpeg_progress_mgr progress{};
 };
 
-bool read_header(Decoder& decoder, std::span<const std::uint8_t> file) {
+bool read_header(JpegDecoder& decoder, std::span<const std::uint8_t> file) {
   jpeg_decompress_struct& info = decoder.info;
   if (setjmp(decoder.errors.jump) != 0) return false;
   jpeg_create_decompress(&info);
@@ -90,7 +90,7 @@ bool is_cmyk(const jpeg_decompress_struct& info) {
 }
 
 // Rows of 3 or 4 bytes per pixel, dense.
-bool read_pixels(Decoder& decoder, std::uint8_t* pixels) {
+bool read_pixels(JpegDecoder& decoder, std::uint8_t* pixels) {
   jpeg_decompress_struct& info = decoder.info;
   if (setjmp(decoder.errors.jump) != 0) return false;
   info.out_color_space = is_cmyk(info) ? JCS_CMYK : JCS_RGB;
@@ -117,7 +117,7 @@ void inks_to_rgb(std::span<const std::uint8_t> inks, bool inverted,
   }
 }
 
-[[noreturn]] void fail_with(const Decoder& decoder, std::string_view name) {
+[[noreturn]] void fail_with(const JpegDecoder& decoder, std::string_view name) {
   fail<FileError>("images", name, ": the JPEG data is damaged or of an unknown kind: ",
                   std::string_view(decoder.errors.text.data()), kCopyAgain);
 }
@@ -125,7 +125,7 @@ void inks_to_rgb(std::span<const std::uint8_t> inks, bool inverted,
 }  // namespace
 
 Image detail::decode_jpeg(std::span<const std::uint8_t> file, std::string_view name) {
-  Decoder decoder;
+  JpegDecoder decoder;
   if (!read_header(decoder, file)) fail_with(decoder, name);
   Image image;
   // Arithmetic coding can take less than a bit for a block, so such a file may claim any size.

@@ -17,11 +17,11 @@ namespace {
 // A decoder and its input, freed together with everything it holds. libpng reports errors with
 // longjmp(). The functions that are jumped out of, read_header() and read_pixels(), hold nothing
 // that needs a destructor.
-struct Decoder {
-  explicit Decoder(std::span<const std::uint8_t> bytes) : rest(bytes) {}
-  Decoder(const Decoder&) = delete;
-  Decoder& operator=(const Decoder&) = delete;
-  ~Decoder() { png_destroy_read_struct(&png, &info, nullptr); }
+struct PngDecoder {
+  explicit PngDecoder(std::span<const std::uint8_t> bytes) : rest(bytes) {}
+  PngDecoder(const PngDecoder&) = delete;
+  PngDecoder& operator=(const PngDecoder&) = delete;
+  ~PngDecoder() { png_destroy_read_struct(&png, &info, nullptr); }
 
   png_structp png = nullptr;
   png_infop info = nullptr;
@@ -31,7 +31,7 @@ struct Decoder {
 };
 
 [[noreturn]] void on_error(png_structp png, png_const_charp text) {
-  auto* decoder = static_cast<Decoder*>(png_get_error_ptr(png));
+  auto* decoder = static_cast<PngDecoder*>(png_get_error_ptr(png));
   std::snprintf(decoder->text.data(), decoder->text.size(), "%s", text);
   std::longjmp(decoder->jump, 1);
 }
@@ -40,13 +40,13 @@ struct Decoder {
 void on_warning(png_structp /*png*/, png_const_charp /*text*/) {}
 
 void on_read(png_structp png, png_bytep out, std::size_t count) {
-  auto* decoder = static_cast<Decoder*>(png_get_io_ptr(png));
+  auto* decoder = static_cast<PngDecoder*>(png_get_io_ptr(png));
   if (decoder->rest.size() < count) png_error(png, "the file ends early");
   std::memcpy(out, decoder->rest.data(), count);
   decoder->rest = decoder->rest.subspan(count);
 }
 
-bool read_header(Decoder& decoder) {
+bool read_header(PngDecoder& decoder) {
   decoder.png = png_create_read_struct(PNG_LIBPNG_VER_STRING, &decoder, on_error, on_warning);
   if (decoder.png == nullptr) return false;
   if (setjmp(decoder.jump) != 0) return false;
@@ -77,7 +77,7 @@ void prefetch_bytes(png_structp png, png_infop info) {
   png_read_update_info(png, info);
 }
 
-bool read_pixels(Decoder& decoder, png_bytepp rows, std::size_t row_bytes) {
+bool read_pixels(PngDecoder& decoder, png_bytepp rows, std::size_t row_bytes) {
   if (setjmp(decoder.jump) != 0) return false;
   prefetch_bytes(decoder.png, decoder.info);
   if (png_get_rowbytes(decoder.png, decoder.info) != row_bytes) {
@@ -88,17 +88,17 @@ bool read_pixels(Decoder& decoder, png_bytepp rows, std::size_t row_bytes) {
   return true;
 }
 
-[[noreturn]] void fail_with(const Decoder& decoder, std::string_view name) {
+[[noreturn]] void fail_with(const PngDecoder& decoder, std::string_view name) {
   fail<FileError>("images", name, ": the PNG data is damaged or of an unknown kind: ",
                   std::string_view(decoder.text.data()), kCopyAgain);
 }
 
-bool has_palette(const Decoder& decoder) {
+bool has_palette(const PngDecoder& decoder) {
   return png_get_color_type(decoder.png, decoder.info) == PNG_COLOR_TYPE_PALETTE;
 }
 
 // Replaces the palette indices, with which each row begins, by their colours.
-void look_up_colours(const Decoder& decoder, std::string_view name, Image& image) {
+void look_up_colours(const PngDecoder& decoder, std::string_view name, Image& image) {
   png_colorp palette = nullptr;
   int colours = 0;
   png_get_PLTE(decoder.png, decoder.info, &palette, &colours);
@@ -120,7 +120,7 @@ void look_up_colours(const Decoder& decoder, std::string_view name, Image& image
 }  // namespace
 
 Image detail::decode_png(std::span<const std::uint8_t> file, std::string_view name) {
-  Decoder decoder(file);
+  PngDecoder decoder(file);
   if (!read_header(decoder)) fail_with(decoder, name);
   Image image;
   take_claimed_shape({.height = png_get_image_height(decoder.png, decoder.info),

@@ -12,10 +12,10 @@
 namespace mezzo::data {
 namespace {
 
-constexpr std::uint64_t kSeed = 0x6d657a7a6f2d3031;  // changing it changes the set
-constexpr std::int64_t kClasses = 10;
-constexpr auto kSide = static_cast<int>(kDigitsSide);
-constexpr std::size_t kPixels = std::size_t{kSide} * kSide;
+constexpr std::uint64_t kDigitsSeed = 0x6d657a7a6f2d3031;  // changing it changes the set
+constexpr std::int64_t kDigitClasses = 10;
+constexpr auto kDigitSide = static_cast<int>(kDigitsSide);
+constexpr std::size_t kDigitPixels = std::size_t{kDigitSide} * kDigitSide;
 constexpr float kFar = 1e6F;
 
 // The squared distance of each pixel's centre from the nearest line; exact near lines.
@@ -38,7 +38,7 @@ class Distances {
         const float ex = px - along * dx;
         const float ey = py - along * dy;
         float& nearest =
-            squared_[static_cast<std::size_t>(y) * kSide + static_cast<std::size_t>(x)];
+            squared_[static_cast<std::size_t>(y) * kDigitSide + static_cast<std::size_t>(x)];
         nearest = std::min(nearest, ex * ex + ey * ey);
       }
     }
@@ -49,10 +49,10 @@ class Distances {
  private:
   static std::pair<int, int> pixel_range(float a, float b, float reach) {
     return {std::max(static_cast<int>(std::floor(std::min(a, b) - reach)), 0),
-            std::min(static_cast<int>(std::ceil(std::max(a, b) + reach)), kSide - 1)};
+            std::min(static_cast<int>(std::ceil(std::max(a, b) + reach)), kDigitSide - 1)};
   }
 
-  std::array<float, kPixels> squared_;
+  std::array<float, kDigitPixels> squared_;
 };
 
 // One writer's hand: a random affine map from the glyph's box to pixels, and a wave that bends the
@@ -69,7 +69,7 @@ class Hand {
     xy_ = (std::cos(angle) * shear - std::sin(angle)) * scale_y;
     yx_ = std::sin(angle) * scale_x;
     yy_ = (std::sin(angle) * shear + std::cos(angle)) * scale_y;
-    shift_ = {kSide / 2.0F + draw(random, -3, 3), kSide / 2.0F + draw(random, -3, 3)};
+    shift_ = {kDigitSide / 2.0F + draw(random, -3, 3), kDigitSide / 2.0F + draw(random, -3, 3)};
     bend_ = {draw(random, -0.12F, 0.12F), draw(random, -0.12F, 0.12F)};
     phase_ = {draw(random, 0, 2 * std::numbers::pi_v<float>),
               draw(random, 0, 2 * std::numbers::pi_v<float>)};
@@ -120,7 +120,7 @@ void draw_strokes(const Glyph& glyph, const Hand& hand, float reach, Distances& 
 
 // A stray mark, so that a few bright pixels in a corner do not give the digit away.
 void draw_stray_mark(Generator& random, float reach, Distances& distances) {
-  const Point start{draw(random, 0, kSide), draw(random, 0, kSide)};
+  const Point start{draw(random, 0, kDigitSide), draw(random, 0, kDigitSide)};
   const float angle = draw(random, 0, 2 * std::numbers::pi_v<float>);
   const float length = draw(random, 1, 4);
   distances.add_line(
@@ -129,9 +129,9 @@ void draw_stray_mark(Generator& random, float reach, Distances& distances) {
 
 void write_pixels(const Distances& distances, const Ink& ink, const Generator& random,
                   std::span<std::uint8_t> pixels) {
-  std::array<std::uint8_t, 2 * kPixels> noise{};
+  std::array<std::uint8_t, 2 * kDigitPixels> noise{};
   fill_noise(random, noise);
-  for (std::size_t i = 0; i < kPixels; ++i) {
+  for (std::size_t i = 0; i < kDigitPixels; ++i) {
     const float cover =
         std::clamp((ink.half_width - distances.at(i)) / ink.softness + 0.5F, 0.0F, 1.0F);
     // The sum of two uniform bytes: a triangular distribution in [-1, 1].
@@ -144,8 +144,8 @@ void write_pixels(const Distances& distances, const Ink& ink, const Generator& r
 }  // namespace
 
 void draw_digit(Split split, std::int64_t index, std::span<std::uint8_t> pixels) {
-  Generator random = image_stream(kSeed, split, index);
-  const auto glyphs = glyphs_of(static_cast<std::size_t>(generated_label(index, kClasses)));
+  Generator random = image_stream(kDigitsSeed, split, index);
+  const auto glyphs = glyphs_of(static_cast<std::size_t>(generated_label(index, kDigitClasses)));
   const Glyph& glyph = glyphs[random.below(glyphs.size())];
   const Hand hand(random);
   const Ink ink = draw_ink(random);
@@ -161,7 +161,7 @@ std::unique_ptr<Dataset> open_digits(Split split, std::int64_t size) {
   if (size == 0) size = split == Split::kTrain ? kDigitsTrainSize : kDigitsTestSize;
   ImageTable table;
   table.image_shape = {1, kDigitsSide, kDigitsSide};
-  table.num_classes = kClasses;
+  table.num_classes = kDigitClasses;
   table.normalization = grey_normalization();
   return generate(std::move(table), split, size, draw_digit);
 }

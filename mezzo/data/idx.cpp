@@ -17,7 +17,7 @@
 namespace mezzo::data {
 namespace {
 
-constexpr std::string_view kOp = "idx";
+constexpr std::string_view kIdxOp = "idx";
 constexpr std::uint8_t kUnsignedByte = 0x08;
 constexpr std::size_t kChunk = 1 << 20;
 
@@ -36,15 +36,15 @@ std::string_view type_name(std::uint8_t type) {
 void check_magic(const std::string& path, const std::array<std::uint8_t, 4>& magic,
                  std::size_t rank) {
   if (magic[0] != 0 || magic[1] != 0 || type_name(magic[2]) == "unknown") {
-    fail<FileError>(kOp, path, ": not an IDX file: it begins with ", hex_text(magic),
+    fail<FileError>(kIdxOp, path, ": not an IDX file: it begins with ", hex_text(magic),
                     ", expected 00 00 08 0", rank, ". Check that this is the right file");
   }
   if (magic[2] != kUnsignedByte) {
-    fail<FileError>(kOp, path, ": the elements are of type ", type_name(magic[2]),
+    fail<FileError>(kIdxOp, path, ": the elements are of type ", type_name(magic[2]),
                     ", expected unsigned byte. Convert the file");
   }
   if (magic[3] != rank) {
-    fail<FileError>(kOp, path, ": the array has ", magic[3], " dimensions, expected ", rank,
+    fail<FileError>(kIdxOp, path, ": the array has ", magic[3], " dimensions, expected ", rank,
                     ". Images have 3 and labels 1: check that the files are not mixed up");
   }
 }
@@ -53,7 +53,7 @@ Shape read_header(ByteReader& reader, std::size_t rank) {
   std::array<std::uint8_t, 4> word{};
   const auto next_word = [&] {
     if (reader.read(word.data(), word.size()) < word.size()) {
-      fail<FileError>(kOp, reader.path(), ": short file: it ends within its header of ",
+      fail<FileError>(kIdxOp, reader.path(), ": short file: it ends within its header of ",
                       4 + 4 * rank, " bytes", kCopyAgain);
     }
   };
@@ -73,10 +73,10 @@ std::uint64_t claimed_bytes(const std::string& path, const Shape& shape) {
   for (const std::int64_t size : shape) {
     const auto factor = static_cast<std::uint64_t>(size);
     if (factor == 0) {
-      fail<FileError>(kOp, path, ": the array is empty: ", shape, kCopyAgain);
+      fail<FileError>(kIdxOp, path, ": the array is empty: ", shape, kCopyAgain);
     }
     if (bytes > std::numeric_limits<std::int64_t>::max() / factor) {
-      fail<FileError>(kOp, path, ": the header claims an impossible size: ", shape, kCopyAgain);
+      fail<FileError>(kIdxOp, path, ": the header claims an impossible size: ", shape, kCopyAgain);
     }
     bytes *= factor;
   }
@@ -88,7 +88,7 @@ void check_plain_size(const ByteReader& reader, std::uint64_t header, std::uint6
   if (!reader.is_plain()) return;
   const std::uint64_t size = reader.file_bytes();
   if (size - header == claimed) return;
-  fail<FileError>(kOp, reader.path(), ": ", size - header < claimed ? "short file" : "too long",
+  fail<FileError>(kIdxOp, reader.path(), ": ", size - header < claimed ? "short file" : "too long",
                   ": the header claims ", claimed, " bytes of data, the file has ", size - header,
                   kCopyAgain);
 }
@@ -100,18 +100,19 @@ std::vector<std::uint8_t> read_data(ByteReader& reader, std::uint64_t claimed) {
     bytes.resize(static_cast<std::size_t>(std::min<std::uint64_t>(claimed, done + kChunk)));
     const std::size_t got = reader.read(bytes.data() + done, bytes.size() - done);
     if (done + got < bytes.size()) {
-      fail<FileError>(kOp, reader.path(), ": short file: the header claims ", claimed,
+      fail<FileError>(kIdxOp, reader.path(), ": short file: the header claims ", claimed,
                       " bytes of data, the file has ", done + got, kCopyAgain);
     }
   }
   // Reading on also makes zlib verify the checksum at the end of a compressed file.
   std::uint8_t extra = 0;
   if (reader.read(&extra, 1) != 0) {
-    fail<FileError>(kOp, reader.path(), ": too long: more than the ", claimed,
+    fail<FileError>(kIdxOp, reader.path(), ": too long: more than the ", claimed,
                     " bytes of data that the header claims", kCopyAgain);
   }
   if (reader.ends_early()) {
-    fail<FileError>(kOp, reader.path(), ": short file: the compressed data has no end", kCopyAgain);
+    fail<FileError>(kIdxOp, reader.path(), ": short file: the compressed data has no end",
+                    kCopyAgain);
   }
   return bytes;
 }
@@ -120,13 +121,13 @@ std::vector<std::uint8_t> read_data(ByteReader& reader, std::uint64_t claimed) {
 std::string find_file(const std::string& folder, const std::string& name) {
   std::error_code ignored;
   if (!std::filesystem::is_directory(folder, ignored)) {
-    fail<FileError>(kOp, folder, ": there is no such folder. Check the path");
+    fail<FileError>(kIdxOp, folder, ": there is no such folder. Check the path");
   }
   const std::string plain = (std::filesystem::path(folder) / name).string();
   for (const char* suffix : {"", ".gz"}) {
     if (std::filesystem::exists(plain + suffix, ignored)) return plain + suffix;
   }
-  fail<FileError>(kOp, plain, ": there is no such file, nor ", name,
+  fail<FileError>(kIdxOp, plain, ": there is no such file, nor ", name,
                   ".gz. An MNIST folder holds train-images-idx3-ubyte, train-labels-idx1-ubyte, "
                   "t10k-images-idx3-ubyte and t10k-labels-idx1-ubyte");
 }
@@ -135,15 +136,15 @@ void check_labels(const std::string& path, const std::vector<std::uint8_t>& labe
                   std::int64_t classes) {
   for (std::size_t i = 0; i < labels.size(); ++i) {
     if (labels[i] < classes) continue;
-    fail<FileError>(kOp, path, ": label ", i, " is out of range: ", labels[i], ", expected 0 to ",
-                    classes - 1, ". Check that this is the right file");
+    fail<FileError>(kIdxOp, path, ": label ", i, " is out of range: ", labels[i],
+                    ", expected 0 to ", classes - 1, ". Check that this is the right file");
   }
 }
 
 }  // namespace
 
 IdxArray read_idx(const std::string& path, std::size_t rank) {
-  ByteReader reader(path, kOp);
+  ByteReader reader(path, kIdxOp);
   IdxArray array;
   array.shape = read_header(reader, rank);
   const std::uint64_t claimed = claimed_bytes(path, array.shape);
@@ -162,7 +163,7 @@ std::unique_ptr<Dataset> open_mnist(const std::string& folder, Split split) {
   check_labels(label_path, labels.bytes, kClasses);
   IdxArray images = read_idx(image_path, 3);
   if (images.shape[0] != labels.shape[0]) {
-    fail<FileError>(kOp, label_path, ": the counts differ: ", labels.shape[0], " labels, but ",
+    fail<FileError>(kIdxOp, label_path, ": the counts differ: ", labels.shape[0], " labels, but ",
                     images.shape[0], " images in ", image_path,
                     ". Check that both files belong to one set");
   }

@@ -15,7 +15,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-constexpr std::string_view kOp = "images";
+constexpr std::string_view kFolderOp = "images";
 
 void warn_of(const Hidden& hidden, const std::string& folder) {
   if (hidden.count == 0) return;
@@ -39,7 +39,8 @@ ImageFolder::ImageFolder(const std::string& folder, ImageFolderOptions options)
   Hidden hidden;
   const std::vector<std::string> found = folders_in(folder, hidden);
   if (found.empty()) {
-    fail<FileError>(kOp, folder, ": there are no class folders in it. Pictures belong in a folder ",
+    fail<FileError>(kFolderOp, folder,
+                    ": there are no class folders in it. Pictures belong in a folder ",
                     "per class: ", (fs::path(folder) / "CLASS" / "PICTURE.jpg").string());
   }
   if (options_.classes.empty()) options_.classes = found;
@@ -55,7 +56,7 @@ ImageFolder::ImageFolder(const std::string& folder, ImageFolderOptions options)
 void ImageFolder::add_class(const std::string& name, std::vector<std::string> pictures) {
   const auto place = std::ranges::find(options_.classes, name);
   if (place == options_.classes.end() && !pictures.empty()) {
-    fail<FileError>(kOp, (fs::path(folder_) / name).string(),
+    fail<FileError>(kFolderOp, (fs::path(folder_) / name).string(),
                     ": no such class is in the training set, which has ",
                     first_names(options_.classes),
                     ". Training and test pictures must have the same classes");
@@ -69,7 +70,8 @@ void ImageFolder::add_class(const std::string& name, std::vector<std::string> pi
 // `found`: the names of the existing folders.
 void ImageFolder::check_for_empty(const std::vector<std::string>& found) const {
   if (files_.empty()) {
-    fail<FileError>(kOp, folder_, ": there are no pictures in its folders: no file ends in .jpg, ",
+    fail<FileError>(kFolderOp, folder_,
+                    ": there are no pictures in its folders: no file ends in .jpg, ",
                     ".jpeg or .png. Add some");
   }
   std::vector<bool> has_pictures(options_.classes.size());
@@ -85,7 +87,7 @@ void ImageFolder::check_for_empty(const std::vector<std::string>& found) const {
     return;
   }
   const bool has_folder = std::ranges::binary_search(found, empty.front());
-  fail<FileError>(kOp, (fs::path(folder_) / empty.front()).string(),
+  fail<FileError>(kFolderOp, (fs::path(folder_) / empty.front()).string(),
                   ": there are no pictures in this class: ",
                   has_folder ? "no file ends in .jpg, .jpeg or .png. Add some or remove the folder"
                              : "there is no such folder. Add it, or leave the class out");
@@ -93,7 +95,8 @@ void ImageFolder::check_for_empty(const std::vector<std::string>& found) const {
 
 std::int64_t ImageFolder::read(std::int64_t index, Generator& /*random*/,
                                std::span<std::uint8_t> /*pixels*/) const {
-  fail(kOp, describe(index), ": the pictures differ in size. Apply a Resize with map() first");
+  fail(kFolderOp, describe(index),
+       ": the pictures differ in size. Apply a Resize with map() first");
 }
 
 std::int64_t ImageFolder::read_image(std::int64_t index, Generator& /*random*/,
@@ -132,7 +135,8 @@ std::unique_ptr<Dataset> open_images(const std::string& folder, Split split,
   }
   if (split == Split::kTrain) return std::make_unique<ImageFolder>(train, own);
   if (test.empty()) {
-    fail<FileError>(kOp, folder, ": there is a folder train, but neither val nor test. Put the ",
+    fail<FileError>(kFolderOp, folder,
+                    ": there is a folder train, but neither val nor test. Put the ",
                     "pictures to test with into ", (fs::path(folder) / "val").string());
   }
   Hidden said_of_training;

@@ -11,7 +11,7 @@
 namespace mezzo::data {
 namespace {
 
-constexpr std::string_view kOp = "length_buckets";
+constexpr std::string_view kBucketsOp = "length_buckets";
 
 // The minor number of the stream from which the order of an epoch's batches is drawn; never an
 // index.
@@ -21,10 +21,11 @@ class LengthBuckets final : public Sampler {
  public:
   LengthBuckets(std::vector<std::int64_t> lengths, std::int64_t pool)
       : lengths_(std::move(lengths)), pool_(pool) {
-    check_arg(!lengths_.empty(), kOp, "there are no lengths. Give one for each example");
-    check_arg(pool_ >= 0, kOp, "the number of batches in a pool must not be negative: ", pool_);
+    check_arg(!lengths_.empty(), kBucketsOp, "there are no lengths. Give one for each example");
+    check_arg(pool_ >= 0, kBucketsOp,
+              "the number of batches in a pool must not be negative: ", pool_);
     const auto shortest = std::ranges::min_element(lengths_);
-    check_arg(*shortest >= 0, kOp, "length ", shortest - lengths_.begin(), " is ", *shortest,
+    check_arg(*shortest >= 0, kBucketsOp, "length ", shortest - lengths_.begin(), " is ", *shortest,
               ". Lengths must not be negative");
   }
 

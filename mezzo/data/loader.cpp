@@ -14,26 +14,27 @@
 namespace mezzo::data {
 namespace {
 
-constexpr std::string_view kOp = "loader";
-constexpr std::int64_t kByteValues = 256;
+constexpr std::string_view kLoaderOp = "loader";
 constexpr std::int64_t kMostWorkers = 1024;
 
 void check_options(const Dataset& dataset, const LoaderOptions& options) {
-  check_arg(options.prefetch >= 0, kOp, "prefetch must not be negative: ", options.prefetch);
-  check_arg(options.workers >= 0 && options.workers <= kMostWorkers, kOp,
+  check_arg(options.prefetch >= 0, kLoaderOp, "prefetch must not be negative: ", options.prefetch);
+  check_arg(options.workers >= 0 && options.workers <= kMostWorkers, kLoaderOp,
             "the number of workers must be from 0 to ", kMostWorkers, ": ", options.workers);
-  check_arg(options.label_dtype == DType::kI64 || options.label_dtype == DType::kI32, kOp,
+  check_arg(options.label_dtype == DType::kI64 || options.label_dtype == DType::kI32, kLoaderOp,
             "labels cannot be ", name_of(options.label_dtype), ". Use i64 or i32");
   if (!options.device.is_cpu()) static_cast<void>(backend_of(options.device));
   if (options.pin_memory && !has_device({DeviceType::kCuda, 0})) {
     fail<UnsupportedError>(
-        kOp, "there is no CUDA GPU to copy to from pinned memory. Leave pin_memory out");
+        kLoaderOp, "there is no CUDA GPU to copy to from pinned memory. Leave pin_memory out");
   }
   check_mix(options.mix);
   const Shape images = dataset.image_shape();
-  check_arg(images.rank() == 3, kOp, "image_shape() must be [channels, height, width], it is ",
-            images, ". Correct the data set");
-  check_arg(images.numel() > 0, kOp, "the images differ in size. Apply a Resize with map() first");
+  check_arg(images.rank() == 3, kLoaderOp,
+            "image_shape() must be [channels, height, width], it is ", images,
+            ". Correct the data set");
+  check_arg(images.numel() > 0, kLoaderOp,
+            "the images differ in size. Apply a Resize with map() first");
 }
 
 // Mixing requires one-hot labels.
@@ -44,7 +45,7 @@ LoaderOptions completed(LoaderOptions options) {
 
 // `numbers`, [channels, 256], as a tensor of that dtype.
 Tensor number_table(const std::vector<float>& numbers, DType dtype) {
-  check_arg(dtype == DType::kF32 || is_lower(dtype), kOp, "images cannot be ", name_of(dtype),
+  check_arg(dtype == DType::kF32 || is_lower(dtype), kLoaderOp, "images cannot be ", name_of(dtype),
             ". Use f32, bf16 or f16");
   const auto size = static_cast<std::int64_t>(numbers.size());
   Tensor table = empty({size / kByteValues, kByteValues}, dtype);
@@ -52,7 +53,7 @@ Tensor number_table(const std::vector<float>& numbers, DType dtype) {
     T* out = table.mutable_data<T>();
     for (std::size_t i = 0; i < numbers.size(); ++i) {
       out[i] = T(numbers[i]);
-      check_arg(std::isfinite(static_cast<float>(out[i])), kOp, "byte ", i % kByteValues,
+      check_arg(std::isfinite(static_cast<float>(out[i])), kLoaderOp, "byte ", i % kByteValues,
                 " of channel ", i / kByteValues, " becomes ", numbers[i],
                 ", which is not finite in ", name_of(dtype),
                 ". Check how the images are rescaled and normalized");

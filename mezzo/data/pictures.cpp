@@ -9,8 +9,7 @@
 namespace mezzo::data {
 namespace {
 
-constexpr std::string_view kOp = "pictures";
-constexpr std::size_t kByteValues = 256;
+constexpr std::string_view kPicturesOp = "pictures";
 constexpr std::int64_t kLine = 2;     // pixels between the pictures of a sheet
 constexpr std::uint8_t kGround = 40;  // their colour
 
@@ -64,10 +63,11 @@ std::uint8_t mean_of(const ImageView& square, std::int64_t channel) {
 
 std::vector<Image> pictures_of(const Tensor& images, std::span<const float> numbers,
                                std::int64_t most) {
-  check_arg(images.rank() == 4, kOp, "a batch is [n, c, h, w]: ", images, ". Use reshape()");
+  check_arg(images.rank() == 4, kPicturesOp, "a batch is [n, c, h, w]: ", images,
+            ". Use reshape()");
   const Shape shape{images.shape()[1], images.shape()[2], images.shape()[3]};
   const auto channels = static_cast<std::size_t>(shape[0]);
-  check_arg(numbers.size() == channels * kByteValues, kOp,
+  check_arg(numbers.size() == channels * kByteValues, kPicturesOp,
             "the table needs 256 numbers for each of ", channels, " channels: got ",
             numbers.size());
   std::vector<Inverse> inverses;
@@ -92,7 +92,7 @@ std::vector<Image> pictures_of(const Tensor& images, std::span<const float> numb
 }
 
 Image shrunk(const Image& image, std::int64_t side) {
-  check_arg(side >= 1, kOp, "a side must have at least one pixel: ", side);
+  check_arg(side >= 1, kPicturesOp, "a side must have at least one pixel: ", side);
   const std::int64_t block = ceil_div(std::max(image.shape[1], image.shape[2]), side);
   if (block <= 1) return image;
   // If the picture is narrower than a block, the block is the whole side.
@@ -111,7 +111,7 @@ Image shrunk(const Image& image, std::int64_t side) {
 }
 
 Image contact_sheet(std::span<const Image> pictures, std::int64_t columns) {
-  check_arg(!pictures.empty() && columns >= 1, kOp,
+  check_arg(!pictures.empty() && columns >= 1, kPicturesOp,
             "a sheet needs pictures and columns: ", pictures.size(), " and ", columns,
             ". Give at least one of each");
   const Shape shape = pictures.front().shape;
@@ -124,8 +124,8 @@ Image contact_sheet(std::span<const Image> pictures, std::int64_t columns) {
   std::ranges::fill(sheet.pixels, kGround);
   for (std::int64_t i = 0; i < count; ++i) {
     const Image& picture = pictures[static_cast<std::size_t>(i)];
-    check_arg(picture.shape == shape, kOp, "the pictures differ: ", shape, " and ", picture.shape,
-              ". Resize them to one size");
+    check_arg(picture.shape == shape, kPicturesOp, "the pictures differ: ", shape, " and ",
+              picture.shape, ". Resize them to one size");
     copy_into(picture, kLine + i / columns * (shape[1] + kLine),
               kLine + i % columns * (shape[2] + kLine), sheet);
   }

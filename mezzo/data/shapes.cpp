@@ -12,14 +12,14 @@
 namespace mezzo::data {
 namespace {
 
-constexpr std::uint64_t kSeed = 0x6d657a7a6f2d3032;  // changing it changes the set
-constexpr std::int64_t kClasses = kOutlines;
-constexpr auto kSide = static_cast<int>(kShapesSide);
-constexpr std::size_t kChannels = 3;
-constexpr std::size_t kPixels = std::size_t{kSide} * kSide;
+constexpr std::uint64_t kShapesSeed = 0x6d657a7a6f2d3032;  // changing it changes the set
+constexpr std::int64_t kShapeClasses = kOutlines;
+constexpr auto kShapeSide = static_cast<int>(kShapesSide);
+constexpr std::size_t kShapeChannels = 3;
+constexpr std::size_t kShapePixels = std::size_t{kShapeSide} * kShapeSide;
 constexpr float kFullTurn = 2 * std::numbers::pi_v<float>;
 
-using Color = std::array<float, kChannels>;  // from 0 to 255
+using Color = std::array<float, kShapeChannels>;  // from 0 to 255
 
 Color draw_color(Generator& random) {
   return {draw(random, 20, 235), draw(random, 20, 235), draw(random, 20, 235)};
@@ -49,7 +49,7 @@ Ground draw_ground(Generator& random) {
   ground.first = draw_color(random);
   const Color other = draw_color(random);
   const float contrast = draw(random, 0, 0.4F);
-  for (std::size_t c = 0; c < kChannels; ++c) {
+  for (std::size_t c = 0; c < kShapeChannels; ++c) {
     ground.second[c] = ground.first[c] + contrast * (other[c] - ground.first[c]);
   }
   const float direction = draw(random, 0, kFullTurn);
@@ -101,9 +101,9 @@ struct Pose {
 Pose draw_pose(Generator& random) {
   Pose pose;
   pose.radius = draw(random, 9, 14);
-  const float room = kSide / 2.0F - 0.8F * pose.radius;
-  pose.x = kSide / 2.0F + draw(random, -room, room);
-  pose.y = kSide / 2.0F + draw(random, -room, room);
+  const float room = kShapeSide / 2.0F - 0.8F * pose.radius;
+  pose.x = kShapeSide / 2.0F + draw(random, -room, room);
+  pose.y = kShapeSide / 2.0F + draw(random, -room, room);
   const float angle = draw(random, 0, kFullTurn);
   pose.cosine = std::cos(angle);
   pose.sine = std::sin(angle);
@@ -114,20 +114,20 @@ Pose draw_pose(Generator& random) {
 }  // namespace
 
 void draw_shape(Split split, std::int64_t index, std::span<std::uint8_t> pixels) {
-  Generator random = image_stream(kSeed, split, index);
-  const std::int64_t kind = generated_label(index, kClasses);
+  Generator random = image_stream(kShapesSeed, split, index);
+  const std::int64_t kind = generated_label(index, kShapeClasses);
   const Ground ground = draw_ground(random);
   const Color figure = draw_figure_color(random, ground);
   const Pose pose = draw_pose(random);
   const float strength = draw(random, 5, 30);
-  std::array<std::uint8_t, 2 * kPixels * kChannels> noise{};
+  std::array<std::uint8_t, 2 * kShapePixels * kShapeChannels> noise{};
   fill_noise(random, noise);
   std::size_t i = 0;
-  for (int y = 0; y < kSide; ++y) {
-    for (int x = 0; x < kSide; ++x) {
+  for (int y = 0; y < kShapeSide; ++y) {
+    for (int x = 0; x < kShapeSide; ++x) {
       const float cover = pose.cover_at(kind, x, y);
       const float mix = ground.mix_at(x, y);
-      for (std::size_t c = 0; c < kChannels; ++c, ++i) {
+      for (std::size_t c = 0; c < kShapeChannels; ++c, ++i) {
         const float back = ground.first[c] + mix * (ground.second[c] - ground.first[c]);
         const float grain = static_cast<float>(noise[2 * i] + noise[2 * i + 1] - 255) / 255;
         const float value = back + cover * (figure[c] - back) + strength * grain;
@@ -141,8 +141,8 @@ std::unique_ptr<Dataset> open_shapes(Split split, std::int64_t size) {
   check_arg(size >= 0, "shapes", "the size must not be negative: ", size);
   if (size == 0) size = split == Split::kTrain ? kShapesTrainSize : kShapesTestSize;
   ImageTable table;
-  table.image_shape = {kChannels, kShapesSide, kShapesSide};
-  table.num_classes = kClasses;
+  table.image_shape = {kShapeChannels, kShapesSide, kShapesSide};
+  table.num_classes = kShapeClasses;
   table.class_names = {"circle", "square", "triangle", "star",  "ring",
                        "cross",  "bar",    "crescent", "heart", "frame"};
   table.normalization = cifar10_normalization();

@@ -13,7 +13,7 @@
 namespace mezzo::data {
 namespace {
 
-constexpr std::string_view kOp = "split";
+constexpr std::string_view kSplitOp = "split";
 
 // The square of this number still fits in 64 bits.
 constexpr std::int64_t kMostStratified = 3'000'000'000;
@@ -23,14 +23,14 @@ using Counts = std::vector<std::int64_t>;
 Counts counts_of_fractions(std::int64_t examples, const std::vector<double>& fractions) {
   double sum = 0;
   for (const double fraction : fractions) {
-    check_arg(fraction > 0 && fraction <= 1, kOp,
+    check_arg(fraction > 0 && fraction <= 1, kSplitOp,
               "a fraction must be above 0 and at most 1: ", fraction);
     sum += fraction;
   }
   // Each addition rounds once, and so did each fraction.
   const double rounding =
       static_cast<double>(2 * fractions.size()) * std::numeric_limits<double>::epsilon();
-  check_arg(std::abs(sum - 1) <= rounding, kOp, "the fractions add up to ", sum,
+  check_arg(std::abs(sum - 1) <= rounding, kSplitOp, "the fractions add up to ", sum,
             ". They must add up to 1");
   Counts counts;
   std::int64_t left = examples;
@@ -44,20 +44,20 @@ Counts counts_of_fractions(std::int64_t examples, const std::vector<double>& fra
 }
 
 Counts counts_of(std::int64_t examples, const SplitOptions& options) {
-  check_arg(options.fractions.empty() != options.counts.empty(), kOp,
+  check_arg(options.fractions.empty() != options.counts.empty(), kSplitOp,
             "give the parts either as fractions or as counts, not both");
   Counts counts =
       options.counts.empty() ? counts_of_fractions(examples, options.fractions) : options.counts;
   std::int64_t left = examples;
   for (std::size_t i = 0; i < counts.size(); ++i) {
-    check_arg(counts[i] >= 1, kOp, "part ", i, " of ", examples, " examples would have ", counts[i],
-              ". Give each part at least one");
-    check_arg(counts[i] <= left, kOp, "the counts add up to more than the ", examples,
+    check_arg(counts[i] >= 1, kSplitOp, "part ", i, " of ", examples, " examples would have ",
+              counts[i], ". Give each part at least one");
+    check_arg(counts[i] <= left, kSplitOp, "the counts add up to more than the ", examples,
               " examples. They must add up to exactly that");
     left -= counts[i];
   }
-  check_arg(left == 0, kOp, "the counts add up to ", examples - left, ", and there are ", examples,
-            " examples. They must add up to exactly that");
+  check_arg(left == 0, kSplitOp, "the counts add up to ", examples - left, ", and there are ",
+            examples, " examples. They must add up to exactly that");
   return counts;
 }
 
@@ -97,9 +97,9 @@ std::vector<Counts> split_indices(std::int64_t examples, const SplitOptions& opt
   Counts order = count_to(examples);
   shuffle(order, stream_of(options.seed, 0, kOrderStream));
   if (options.stratify) {
-    check_arg(examples <= kMostStratified, kOp, examples,
+    check_arg(examples <= kMostStratified, kSplitOp, examples,
               " examples are too many for a stratified split. Split at most ", kMostStratified);
-    check_arg(std::ssize(labels) == examples, kOp, "a stratified split of ", examples,
+    check_arg(std::ssize(labels) == examples, kSplitOp, "a stratified split of ", examples,
               " examples needs a label for each; there are ", labels.size());
     std::ranges::stable_sort(
         order, {}, [&](std::int64_t example) { return labels[static_cast<std::size_t>(example)]; });
@@ -125,13 +125,13 @@ std::vector<std::unique_ptr<Subset>> random_split(const Dataset& dataset,
 
 std::vector<std::vector<Tensor>> split_rows(const std::vector<Tensor>& tensors,
                                             const SplitOptions& options) {
-  const std::int64_t rows = common_rows(kOp, tensors);
+  const std::int64_t rows = common_rows(kSplitOp, tensors);
   std::vector<std::int64_t> labels;
   if (options.stratify) {
     const Tensor& last = tensors.back();
-    check_arg(last.rank() == 1 && (last.dtype() == DType::kI64 || last.dtype() == DType::kI32), kOp,
-              "a stratified split uses the last tensor as class numbers, i64 or i32 [n]; it is ",
-              last);
+    check_arg(
+        last.rank() == 1 && (last.dtype() == DType::kI64 || last.dtype() == DType::kI32), kSplitOp,
+        "a stratified split uses the last tensor as class numbers, i64 or i32 [n]; it is ", last);
     labels = last.to_vector<std::int64_t>();
   }
   std::vector<std::vector<Tensor>> parts;

@@ -82,15 +82,15 @@ Spread spread_of(std::vector<std::int64_t> sizes) {
 // In f64: the difference of two nearly equal sums keeps 12 digits of a typical deviation, where f32
 // would keep four.
 Normalization normalization_of(const Findings& found) {
-  constexpr double kMostByte = 255;
+  constexpr double kMostOfByte = 255;
   const auto count = static_cast<double>(found.pixels);
   Normalization normalization;
   for (const ChannelSums& channel : found.channels) {
     const double mean = static_cast<double>(channel.sum) / count;
     const double variance = static_cast<double>(channel.squares) / count - mean * mean;
-    normalization.mean.push_back(static_cast<float>(mean / kMostByte));
+    normalization.mean.push_back(static_cast<float>(mean / kMostOfByte));
     normalization.deviation.push_back(
-        static_cast<float>(std::sqrt(std::max(variance, 0.0)) / kMostByte));
+        static_cast<float>(std::sqrt(std::max(variance, 0.0)) / kMostOfByte));
   }
   return normalization;
 }

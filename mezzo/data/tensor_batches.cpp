@@ -9,18 +9,18 @@
 namespace mezzo::data {
 namespace {
 
-constexpr std::string_view kOp = "TensorBatches";
+constexpr std::string_view kBatchesOp = "TensorBatches";
 
 std::int64_t rows_of_both(const Tensor& inputs, const Tensor& labels) {
-  check_rows(kOp, inputs, "inputs");
-  check_rows(kOp, labels, "labels");
-  check_arg(inputs.size(0) == labels.size(0), kOp, "there are ", inputs.size(0), " inputs and ",
-            labels.size(0), " labels. Give a label for each input");
+  check_rows(kBatchesOp, inputs, "inputs");
+  check_rows(kBatchesOp, labels, "labels");
+  check_arg(inputs.size(0) == labels.size(0), kBatchesOp, "there are ", inputs.size(0),
+            " inputs and ", labels.size(0), " labels. Give a label for each input");
   return inputs.size(0);
 }
 
 std::int64_t rows_of_one(const Tensor& inputs) {
-  check_rows(kOp, inputs, "inputs");
+  check_rows(kBatchesOp, inputs, "inputs");
   return inputs.size(0);
 }
 
@@ -47,8 +47,8 @@ TensorBatches::TensorBatches(const Tensor& inputs, const Tensor& labels, std::ve
       labels_(labels),
       more_(std::move(more)) {
   for (std::size_t i = 0; i < more_.size(); ++i) {
-    check_rows(kOp, more_[i], concat("the rows of further tensor ", i));
-    check_arg(more_[i].size(0) == inputs.size(0), kOp, "there are ", inputs.size(0),
+    check_rows(kBatchesOp, more_[i], concat("the rows of further tensor ", i));
+    check_arg(more_[i].size(0) == inputs.size(0), kBatchesOp, "there are ", inputs.size(0),
               " inputs, and further tensor ", i, " has ", more_[i].size(0),
               " rows. Give a row for each input");
   }

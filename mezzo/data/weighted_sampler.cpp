@@ -13,7 +13,7 @@
 namespace mezzo::data {
 namespace {
 
-constexpr std::string_view kOp = "weighted_sampler";
+constexpr std::string_view kSamplerOp = "weighted_sampler";
 
 // Uses 53 random bits. With the 24 bits of a float, some examples of a set of more than 16 million,
 // or of small weights, could never be drawn.
@@ -28,16 +28,16 @@ class WeightedSampler final : public Sampler {
   WeightedSampler(const std::vector<double>& weights, std::int64_t draws)
       : draws_(draws == 0 ? std::ssize(weights) : draws),
         checksum_(io::crc32c(std::as_bytes(std::span(weights)))) {
-    check_arg(!weights.empty(), kOp, "there are no weights. Give one for each example");
-    check_arg(draws >= 0, kOp, "the number of draws must not be negative: ", draws);
+    check_arg(!weights.empty(), kSamplerOp, "there are no weights. Give one for each example");
+    check_arg(draws >= 0, kSamplerOp, "the number of draws must not be negative: ", draws);
     double sum = 0;
     for (std::size_t i = 0; i < weights.size(); ++i) {
-      check_arg(weights[i] >= 0 && std::isfinite(weights[i]), kOp, "weight ", i, " is ", weights[i],
-                ". Weights must be finite and not negative");
+      check_arg(weights[i] >= 0 && std::isfinite(weights[i]), kSamplerOp, "weight ", i, " is ",
+                weights[i], ". Weights must be finite and not negative");
       sum += weights[i];
       sums_.push_back(sum);
     }
-    check_arg(sum > 0 && std::isfinite(sum), kOp, "the weights add up to ", sum,
+    check_arg(sum > 0 && std::isfinite(sum), kSamplerOp, "the weights add up to ", sum,
               ". Their sum must be positive and finite");
   }
 
@@ -49,7 +49,7 @@ class WeightedSampler final : public Sampler {
   std::int64_t epoch_size() const override { return draws_; }
 
   void check(const BatchOrder& order) const override {
-    check_arg(order.shuffle, kOp,
+    check_arg(order.shuffle, kSamplerOp,
               "examples that are drawn come in a random order, but shuffle is false. Leave the "
               "sampler out, or set shuffle to true");
   }

@@ -27,7 +27,7 @@ constexpr int kMaxDepth = 6;  // a manifest nests at most 5 deep
 constexpr std::size_t kHexDigits = 8;
 
 // The file begins with its own checksum. While that is computed, these digits stand in its place.
-constexpr std::string_view kStart = "{\n  \"checksum\": \"crc32c:";
+constexpr std::string_view kManifestStart = "{\n  \"checksum\": \"crc32c:";
 constexpr std::string_view kNoDigits = "00000000";
 
 std::string hex(std::uint32_t value) {
@@ -270,8 +270,8 @@ std::map<std::string, CheckpointValues> parse_values(std::string_view source, co
 // Throws FileError unless the text matches its checksum.
 void check_checksum(std::string_view source, std::string_view text) {
   std::optional<std::uint32_t> expected;
-  if (text.starts_with(kStart) && text.size() >= kStart.size() + kHexDigits) {
-    expected = parse_hex(text.substr(kStart.size(), kHexDigits));
+  if (text.starts_with(kManifestStart) && text.size() >= kManifestStart.size() + kHexDigits) {
+    expected = parse_hex(text.substr(kManifestStart.size(), kHexDigits));
   }
   if (!expected) {
     fail<FileError>(
@@ -279,8 +279,8 @@ void check_checksum(std::string_view source, std::string_view text) {
         find_invalid_utf8(text) == std::string_view::npos ? in_quotes(text, 40) : "other bytes",
         kUseAnother);
   }
-  std::uint32_t crc = crc32c(kNoDigits, crc32c(kStart));
-  crc = crc32c(text.substr(kStart.size() + kHexDigits), crc);
+  std::uint32_t crc = crc32c(kNoDigits, crc32c(kManifestStart));
+  crc = crc32c(text.substr(kManifestStart.size() + kHexDigits), crc);
   if (crc != *expected) {
     fail<FileError>(kCheckpointOp, source, ": damaged: its checksum is ", hex(crc), ", it says ",
                     hex(*expected), kUseAnother);
@@ -297,8 +297,8 @@ bool is_group_name(std::string_view name) {
 
 std::string format_manifest(const Manifest& manifest) {
   std::string text = json_of(manifest.checkpoint, manifest.files).dump(2) + "\n";
-  MEZZO_INVARIANT(text.starts_with(kStart));
-  text.replace(kStart.size(), kHexDigits, hex(crc32c(text)));
+  MEZZO_INVARIANT(text.starts_with(kManifestStart));
+  text.replace(kManifestStart.size(), kHexDigits, hex(crc32c(text)));
   return text;
 }
 

@@ -11,47 +11,46 @@
 namespace mezzo {
 namespace {
 
-using In = LayerNormInput;
-using GradIn = LayerNormGradInput;
-
 DType statistics_dtype(DType x) { return x == DType::kF64 ? DType::kF64 : DType::kF32; }
 
 void check_weight(const Infer& infer, std::size_t i, const char* name) {
   if (!infer.has(i)) return;
-  const DType wanted = statistics_dtype(infer.dtype(In::kX));
-  const Shape shape = normalized_shape(infer.shape(In::kX), infer.attrs<LayerNormAttrs>());
+  const DType wanted = statistics_dtype(infer.dtype(LayerNormInput::kX));
+  const Shape shape =
+      normalized_shape(infer.shape(LayerNormInput::kX), infer.attrs<LayerNormAttrs>());
   infer.check(infer.shape(i) == shape && infer.dtype(i) == wanted, name, " must be ", wanted, shape,
-              " for x of shape ", infer.shape(In::kX), ", it is ", infer.input(i),
+              " for x of shape ", infer.shape(LayerNormInput::kX), ", it is ", infer.input(i),
               ". Give it the shape of the axes that are normalised");
 }
 
 void infer_layer_norm(Infer& infer) {
   const auto& attrs = infer.attrs<LayerNormAttrs>();
-  infer.check_floating(In::kX, "x");
-  const Shape& shape = infer.shape(In::kX);
+  infer.check_floating(LayerNormInput::kX, "x");
+  const Shape& shape = infer.shape(LayerNormInput::kX);
   infer.check(attrs.axes >= 1 && attrs.axes <= static_cast<std::int64_t>(shape.rank()),
               "cannot normalise the last ", attrs.axes, " axes of shape ", shape, ". Choose 1 to ",
               shape.rank());
   infer.check(normalized_shape(shape, attrs).numel() > 0, "there is nothing to normalise in shape ",
               shape, ". Leave empty axes out");
   infer.check(attrs.eps >= 0, "eps must not be negative: ", attrs.eps, ". Use 1e-5");
-  check_weight(infer, In::kWeight, "weight");
-  check_weight(infer, In::kBias, "bias");
-  const DType statistics = statistics_dtype(infer.dtype(In::kX));
-  infer.output(shape, infer.dtype(In::kX));
+  check_weight(infer, LayerNormInput::kWeight, "weight");
+  check_weight(infer, LayerNormInput::kBias, "bias");
+  const DType statistics = statistics_dtype(infer.dtype(LayerNormInput::kX));
+  infer.output(shape, infer.dtype(LayerNormInput::kX));
   infer.output(leading_shape(shape, attrs), statistics);  // mean
   infer.output(leading_shape(shape, attrs), statistics);  // 1 / sqrt(var + eps)
 }
 
 void infer_layer_norm_grad(Infer& infer) {
   const auto& attrs = infer.attrs<LayerNormAttrs>();
-  const Shape& shape = infer.shape(GradIn::kX);
-  infer.check_same_dtype(GradIn::kX, GradIn::kGrad);
-  infer.check(infer.shape(GradIn::kGrad) == shape, "the gradient has shape ",
-              infer.shape(GradIn::kGrad), ", x has ", shape, ". Give it the shape of x");
-  infer.output(shape, infer.dtype(GradIn::kX));
-  infer.output(normalized_shape(shape, attrs), infer.dtype(GradIn::kMean));
-  infer.output(normalized_shape(shape, attrs), infer.dtype(GradIn::kMean));
+  const Shape& shape = infer.shape(LayerNormGradInput::kX);
+  infer.check_same_dtype(LayerNormGradInput::kX, LayerNormGradInput::kGrad);
+  infer.check(infer.shape(LayerNormGradInput::kGrad) == shape, "the gradient has shape ",
+              infer.shape(LayerNormGradInput::kGrad), ", x has ", shape,
+              ". Give it the shape of x");
+  infer.output(shape, infer.dtype(LayerNormGradInput::kX));
+  infer.output(normalized_shape(shape, attrs), infer.dtype(LayerNormGradInput::kMean));
+  infer.output(normalized_shape(shape, attrs), infer.dtype(LayerNormGradInput::kMean));
 }
 
 struct Grads {
@@ -66,7 +65,7 @@ Grads fused_grads(Backward& ctx);
 // from x: the saved ones are constants to the tape.
 Grads grads_by_ops(Backward& ctx) {
   const auto& attrs = ctx.attrs<LayerNormAttrs>();
-  const Tensor saved = ctx.input(In::kX);
+  const Tensor saved = ctx.input(LayerNormInput::kX);
   const DType dtype = statistics_dtype(saved.dtype());
   Shape last;
   Shape first;
@@ -78,7 +77,8 @@ Grads grads_by_ops(Backward& ctx) {
   const Tensor centered = x - mean(x, last, true);
   const Tensor std = deviation_by_ops(mean(centered * centered, last, true), attrs.eps);
   const Tensor normal = centered / std;
-  const Tensor scaled = ctx.has_input(In::kWeight) ? grad * ctx.input(In::kWeight) : grad;
+  const Tensor scaled =
+      ctx.has_input(LayerNormInput::kWeight) ? grad * ctx.input(LayerNormInput::kWeight) : grad;
   const Tensor rest =
       scaled - mean(scaled, last, true) - normal * mean(scaled * normal, last, true);
   const auto over_rows = [&](const Tensor& t) { return first.empty() ? t : sum(t, first); };
@@ -87,9 +87,9 @@ Grads grads_by_ops(Backward& ctx) {
 
 void layer_norm_backward(Backward& ctx) {
   const Grads grads = ctx.create_graph() ? grads_by_ops(ctx) : fused_grads(ctx);
-  if (ctx.needs(In::kX)) ctx.set(In::kX, grads.x);
-  if (ctx.needs(In::kWeight)) ctx.set(In::kWeight, grads.weight);
-  if (ctx.needs(In::kBias)) ctx.set(In::kBias, grads.bias);
+  if (ctx.needs(LayerNormInput::kX)) ctx.set(LayerNormInput::kX, grads.x);
+  if (ctx.needs(LayerNormInput::kWeight)) ctx.set(LayerNormInput::kWeight, grads.weight);
+  if (ctx.needs(LayerNormInput::kBias)) ctx.set(LayerNormInput::kBias, grads.bias);
 }
 
 std::int64_t size_of_last(const Shape& x, std::int64_t axes) {
@@ -122,7 +122,7 @@ extern const OpDef layer_norm{
     .name = "layer_norm",
     .doc = "(x - mean) / sqrt(var + eps) * weight + bias over the last axes",
     .precision = {.lower = PrecisionClass::kKeep,
-                  .cast_mask = 1U << In::kX,
+                  .cast_mask = 1U << LayerNormInput::kX,
                   .reason = "keeps the dtype of x; statistics are f32 inside, because sums of "
                             "squares leave f16's range and lose their terms in bf16"},
     .saves = {.inputs = 0b11, .outputs = 0b110},
@@ -144,7 +144,7 @@ extern const OpDef layer_norm{
 extern const OpDef layer_norm_grad{
     .name = "layer_norm_grad",
     .doc = "the gradients of layer_norm",
-    .precision = {.cast_mask = 1U << GradIn::kGrad | 1U << GradIn::kX,
+    .precision = {.cast_mask = 1U << LayerNormGradInput::kGrad | 1U << LayerNormGradInput::kX,
                   .reason = "part of a backward pass, which runs in its forward's dtype"},
     .infer = infer_layer_norm_grad,
     .samples = []() -> std::vector<Sample> {
@@ -159,8 +159,9 @@ extern const OpDef layer_norm_grad{
 namespace {
 
 Grads fused_grads(Backward& ctx) {
-  const Tensor x = ctx.input(In::kX);
-  const Tensor weight = ctx.has_input(In::kWeight) ? ctx.input(In::kWeight) : Tensor();
+  const Tensor x = ctx.input(LayerNormInput::kX);
+  const Tensor weight =
+      ctx.has_input(LayerNormInput::kWeight) ? ctx.input(LayerNormInput::kWeight) : Tensor();
   const Tensor mean = ctx.output(1);
   const Tensor rstd = ctx.output(2);
   Outputs outputs = call(ops::layer_norm_grad, {&ctx.grad(), &x, &weight, &mean, &rstd},

@@ -99,8 +99,8 @@ extern const OpDef clamp{
         },
     .backward =
         [](Backward& ctx) {
-          const auto& [min, max] = ctx.attrs<ClampAttrs>();
-          ctx.set(0, mezzo::clamp_grad(ctx.grad(), ctx.input(0), min, max));
+          const ClampAttrs& attrs = ctx.attrs<ClampAttrs>();
+          ctx.set(0, mezzo::clamp_grad(ctx.grad(), ctx.input(0), attrs.min, attrs.max));
         },
     .samples =
         [] {
@@ -127,8 +127,8 @@ extern const OpDef clamp_grad{
         },
     .backward =
         [](Backward& ctx) {
-          const auto& [min, max] = ctx.attrs<ClampAttrs>();
-          ctx.set(0, mezzo::clamp_grad(ctx.grad(), ctx.input(1), min, max));
+          const ClampAttrs& attrs = ctx.attrs<ClampAttrs>();
+          ctx.set(0, mezzo::clamp_grad(ctx.grad(), ctx.input(1), attrs.min, attrs.max));
         },
     .grad_inputs = 0b01,
     .samples =

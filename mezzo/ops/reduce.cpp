@@ -151,7 +151,7 @@ extern const OpDef max{
         [](Backward& ctx) {
           const Tensor grad = unreduced(ctx, ctx.grad()).astype(ctx.input_dtype(0));
           const Tensor y = unreduced(ctx, ctx.output()).astype(ctx.input_dtype(0)).detach();
-          ctx.set(0, max_grad(grad, ctx.input(0).detach(), y));
+          ctx.set(0, mezzo::max_grad(grad, ctx.input(0).detach(), y));
         },
     .samples = reduce_samples,
     .errors = []() -> std::vector<ErrorSample> {

@@ -42,7 +42,7 @@ extern const OpDef slice{
     .view = view_slice,
     .backward =
         [](Backward& ctx) {
-          ctx.set(0, slice_grad(ctx.grad(), ctx.input_shape(0), ctx.attrs<SliceAttrs>()));
+          ctx.set(0, mezzo::slice_grad(ctx.grad(), ctx.input_shape(0), ctx.attrs<SliceAttrs>()));
         },
     .samples = []() -> std::vector<Sample> {
       return {{{{{5, 7}}}, SliceAttrs{1, 2, 3, 1}},

@@ -11,7 +11,7 @@ namespace mezzo::train {
 namespace {
 
 constexpr const char* kReduce = "ReduceLROnPlateau";
-constexpr const char* kSection = "plateau";
+constexpr const char* kPlateauSection = "plateau";
 
 bool is_number(double value) { return std::isfinite(value) && value >= 0; }
 
@@ -116,7 +116,7 @@ void ReduceLROnPlateau::reduce(FitState& state) {
 }
 
 void ReduceLROnPlateau::save(io::Checkpoint& checkpoint) const {
-  io::CheckpointValues& values = checkpoint.values[section(kSection)];
+  io::CheckpointValues& values = checkpoint.values[section(kPlateauSection)];
   values = {{"bad_epochs", memory_.bad_epochs},
             {"cooldown", memory_.cooldown},
             {"reductions", memory_.reductions},
@@ -126,7 +126,7 @@ void ReduceLROnPlateau::save(io::Checkpoint& checkpoint) const {
 }
 
 void ReduceLROnPlateau::load(const io::Checkpoint& checkpoint) {
-  const std::string own = section(kSection);
+  const std::string own = section(kPlateauSection);
   Memory loaded;
   const auto found = checkpoint.values.find(own);
   if (found != checkpoint.values.end()) {

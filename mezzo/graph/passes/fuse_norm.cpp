@@ -10,7 +10,7 @@
 namespace mezzo::graph {
 namespace {
 
-using In = BatchNormInput;
+using FusedIn = BatchNormInput;
 using GradIn = BatchNormGradInput;
 
 bool has_relu(const Node& norm) { return norm.attrs.as<BatchNormAttrs>().relu; }
@@ -95,8 +95,8 @@ class ForwardFuser : public NormFuser {
                       same_layout(y, program_.spec(node(relu).outputs[0]));
     if (!is_there || !fits) return false;
     node(norm).op = &ops::batch_norm_add_relu;
-    node(norm).inputs.resize(In::kResidual + 1, kNoValue);
-    node(norm).inputs[In::kResidual] = residual;
+    node(norm).inputs.resize(FusedIn::kResidual + 1, kNoValue);
+    node(norm).inputs[FusedIn::kResidual] = residual;
     is_gone_[add] = true;
     take_over(norm, relu);
     return true;
@@ -149,11 +149,11 @@ class BackwardFuser : public NormFuser {
     const bool trains = attrs.training;
     std::vector<ValueId> inputs{
         grad,
-        forward.inputs[In::kX],
-        forward.inputs[In::kWeight],
-        forward.inputs[In::kBias],
-        trains ? forward.outputs[1] : forward.inputs[In::kRunningMean],
-        trains ? forward.outputs[2] : forward.inputs[In::kRunningVar],
+        forward.inputs[FusedIn::kX],
+        forward.inputs[FusedIn::kWeight],
+        forward.inputs[FusedIn::kBias],
+        trains ? forward.outputs[1] : forward.inputs[FusedIn::kRunningMean],
+        trains ? forward.outputs[2] : forward.inputs[FusedIn::kRunningVar],
     };
     inputs.resize(node(i).inputs.size(), kNoValue);
     return Attrs(attrs) == forward.attrs && node(i).inputs == inputs;

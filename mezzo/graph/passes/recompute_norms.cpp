@@ -12,10 +12,10 @@
 namespace mezzo::graph {
 namespace {
 
-using In = BatchNormInput;
+using NormIn = BatchNormInput;
 
 ValueId residual_of(const Node& norm) {
-  return norm.inputs.size() > In::kResidual ? norm.inputs[In::kResidual] : kNoValue;
+  return norm.inputs.size() > NormIn::kResidual ? norm.inputs[NormIn::kResidual] : kNoValue;
 }
 
 // Recomputes the norm with the statistics that it has found: the same instructions on the same
@@ -24,9 +24,9 @@ Node again(const Node& norm, ValueId y) {
   BatchNormAttrs attrs = norm.attrs.as<BatchNormAttrs>();
   attrs.training = false;
   Node node{.op = norm.op, .attrs = attrs, .inputs = norm.inputs, .outputs = {y}};
-  node.inputs.resize(std::max<std::size_t>(norm.inputs.size(), In::kRunningVar + 1), kNoValue);
-  node.inputs[In::kRunningMean] = norm.outputs[1];
-  node.inputs[In::kRunningVar] = norm.outputs[2];
+  node.inputs.resize(std::max<std::size_t>(norm.inputs.size(), NormIn::kRunningVar + 1), kNoValue);
+  node.inputs[NormIn::kRunningMean] = norm.outputs[1];
+  node.inputs[NormIn::kRunningVar] = norm.outputs[2];
   return node;
 }
 
@@ -78,7 +78,7 @@ std::size_t recompute_norms(Program& program) {
   // The norm's own gradient keeps x, and the layers that the residual comes from keep the residual.
   const auto are_inputs_kept = [&](std::size_t node, std::size_t reader) {
     const Node& norm = program.nodes[node];
-    if (!is_training_norm(norm) || memory.last_read(norm.inputs[In::kX]) < reader) return false;
+    if (!is_training_norm(norm) || memory.last_read(norm.inputs[NormIn::kX]) < reader) return false;
     const ValueId residual = residual_of(norm);
     return residual == kNoValue || memory.last_read(residual) >= reader;
   };

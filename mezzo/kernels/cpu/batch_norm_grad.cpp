@@ -11,7 +11,7 @@
 HWY_BEFORE_NAMESPACE();
 namespace mezzo::HWY_NAMESPACE {
 
-using In = BatchNormGradInput;
+using GradIn = BatchNormGradInput;
 
 // Where the gradient is masked: nowhere, or where the forward pass's result y is 0. y is recomputed
 // from x, or from x and the residual, or read. If y is NaN, the gradient passes, as in relu_grad.
@@ -183,10 +183,10 @@ void run_grad(const KernelArgs& args, const ChannelRows& rows, SumPart sum, Writ
   const auto& attrs = args.attrs<BatchNormAttrs>();
   enum : std::int64_t { kMean, kVar, kWeight, kBias, kRstd, kScale, kSlope, kConstant, kArrays };
   const RowArrays a(rows, kArrays);
-  load_channels(rows, args.input(In::kMean), 0, a[kMean]);
-  load_channels(rows, args.input(In::kVar), 1, a[kVar]);
-  load_channels(rows, args.input(In::kWeight), 1, a[kWeight]);
-  load_channels(rows, args.input(In::kBias), 0, a[kBias]);
+  load_channels(rows, args.input(GradIn::kMean), 0, a[kMean]);
+  load_channels(rows, args.input(GradIn::kVar), 1, a[kVar]);
+  load_channels(rows, args.input(GradIn::kWeight), 1, a[kWeight]);
+  load_channels(rows, args.input(GradIn::kBias), 0, a[kBias]);
   compute_scale(rows.width(), static_cast<float>(attrs.eps), a[kWeight], a[kVar], a[kRstd],
                 a[kScale]);
   const GradArrays arrays{a[kMean], a[kRstd], a[kScale], a[kBias], a[kSlope], a[kConstant]};
@@ -227,11 +227,11 @@ template <Mask kMask, class T>
 void run_residual(GradTensors<T> t, const KernelArgs& args, const ChannelRows& rows,
                   Format format) {
   const Tensor signs =
-      kernels::dense(args.input(kMask == Mask::kFromY ? In::kY : In::kResidual), format);
+      kernels::dense(args.input(kMask == Mask::kFromY ? GradIn::kY : GradIn::kResidual), format);
   t.signs = signs.data<T>();
   t.grad_residual = args.output(3).mutable_data<T>();
-  if (!args.has(In::kOtherGrad)) return run_masked<kMask, false>(t, args, rows);
-  const Tensor other = kernels::dense(args.input(In::kOtherGrad), format);
+  if (!args.has(GradIn::kOtherGrad)) return run_masked<kMask, false>(t, args, rows);
+  const Tensor other = kernels::dense(args.input(GradIn::kOtherGrad), format);
   t.other = other.data<T>();
   run_masked<kMask, true>(t, args, rows);
 }
@@ -240,18 +240,18 @@ template <class T>
 void batch_norm_grad_typed(const KernelArgs& args) {
   const Tensor& out = args.output();
   const Format format = out.rank() == 4 ? Format::kChannelsLast : Format::kContiguous;
-  const Tensor x = kernels::dense(args.input(In::kX), format);
-  const Tensor grad = kernels::dense(args.input(In::kGrad), format);
+  const Tensor x = kernels::dense(args.input(GradIn::kX), format);
+  const Tensor grad = kernels::dense(args.input(GradIn::kGrad), format);
   const ChannelRows rows(x.shape(), lanes(), kElementGrain);
   const GradTensors<T> t{x.data<T>(), grad.data<T>(), out.mutable_data<T>()};
-  if (args.has(In::kY)) return run_residual<Mask::kFromY>(t, args, rows, format);
-  if (args.has(In::kResidual)) return run_residual<Mask::kFromResidual>(t, args, rows, format);
+  if (args.has(GradIn::kY)) return run_residual<Mask::kFromY>(t, args, rows, format);
+  if (args.has(GradIn::kResidual)) return run_residual<Mask::kFromResidual>(t, args, rows, format);
   if (args.attrs<BatchNormAttrs>().relu) return run_masked<Mask::kFromX, false>(t, args, rows);
   run_masked<Mask::kNone, false>(t, args, rows);
 }
 
 void batch_norm_grad(const KernelArgs& args) {
-  kernels::visit_vector_dtype(args.input(In::kX).dtype(),
+  kernels::visit_vector_dtype(args.input(GradIn::kX).dtype(),
                               [&]<class T>() { batch_norm_grad_typed<T>(args); });
 }
 

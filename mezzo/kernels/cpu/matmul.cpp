@@ -22,7 +22,7 @@ struct Matrices {
 };
 
 // out = a b + bias; all tensors have the same rank.
-struct Problem {
+struct ProductProblem {
   Matrices a, b, out;
   DType dtype = DType::kF32;
   DType result = DType::kF32;
@@ -108,7 +108,7 @@ bool continues(const Matrices& m, std::size_t axis) {
 
 // Merges leading axes if the memory layout allows it: oneDNN's best kernels handle few dimensions.
 // If all matrices of a share one b, their rows make one tall matrix.
-void merge_axes(Problem& p) {
+void merge_axes(ProductProblem& p) {
   for (std::size_t axis = p.a.dims.rank() - 3; p.a.dims.rank() > 3 && axis > 0; --axis) {
     const bool same_a =
         p.a.dims[axis] == p.out.dims[axis] && p.a.dims[axis - 1] == p.out.dims[axis - 1];
@@ -133,7 +133,7 @@ void merge_axes(Problem& p) {
 struct Call {
   const Tensor& a;
   const Tensor& b;
-  Problem problem;
+  ProductProblem problem;
   bool packs_b = false;
   bool reads_rows = false;  // a is one row-major block
 };
@@ -149,7 +149,7 @@ bool has_gaps(const Matrices& m) {
 // f32: 615 us from plain memory, 588 us packed, and 116 us for packing.) With gaps in an operand,
 // and without AVX-512, oneDNN's kernel sums in another order if b is packed. The second of two
 // calls would then give other bits than the first.
-bool packs(const Tensor& b, const Problem& p) {
+bool packs(const Tensor& b, const ProductProblem& p) {
   constexpr std::int64_t kTall = 1024;
   if (p.b.dims.rank() != 2) return false;
   const bool has_same_bits = cpu_features().avx512 && !has_gaps(p.a) && !has_gaps(p.b);
@@ -160,7 +160,7 @@ bool packs(const Tensor& b, const Problem& p) {
 
 Call make_call(const Tensor& a, const Tensor& b, const Tensor& out, const MatmulAttrs& attrs) {
   Call call{a, b, {}};
-  Problem& p = call.problem;
+  ProductProblem& p = call.problem;
   const std::size_t rank = std::max<std::size_t>(out.rank(), 3);
   p.a = matrices(a, attrs.transpose_a, rank);
   p.b = matrices(b, attrs.transpose_b, rank);
@@ -190,14 +190,14 @@ Call linear_call(const KernelArgs& args) {
   return call;
 }
 
-Desc bias_desc(const Problem& p) {
+Desc bias_desc(const ProductProblem& p) {
   Shape dims = Shape::filled(p.out.dims.rank(), 1);
   dims.back() = p.out.dims.back();
   return onednn::describe(dims, DType::kF32, Shape::filled(dims.rank(), 1));
 }
 
 Primitive make(const Call& call) {
-  const Problem& p = call.problem;
+  const ProductProblem& p = call.problem;
   const Desc a = onednn::describe(p.a.dims, p.dtype, p.a.strides);
   const Desc b = call.packs_b ? Desc(memory::dims(p.b.dims.begin(), p.b.dims.end()),
                                      onednn::type_of(p.dtype), memory::format_tag::any)
@@ -219,7 +219,7 @@ std::shared_ptr<const Primitive> find(const Call& call) {
 void run(const char* op, const KernelArgs& args, Call (*as_call)(const KernelArgs&)) {
   onednn::guarded(op, args, [&] {
     const Call call = as_call(args);
-    const Problem& p = call.problem;
+    const ProductProblem& p = call.problem;
     const auto primitive = find(call);
     const Tensor left =
         call.reads_rows ? dense(call.a, Format::kContiguous) : with_plain_matrices(call.a);
@@ -247,7 +247,7 @@ void run_linear(const KernelArgs& args) { run("linear", args, linear_call); }
 
 // Observed in oneDNN 2.6.3 with AMX: some bf16 products whose sums have 32 n - 1 terms load tiles
 // of invalid sizes, which ends the program.
-bool ends_program(const Problem& p) {
+bool ends_program(const ProductProblem& p) {
   return p.dtype == DType::kBf16 && cpu_features().amx_bf16 && p.a.dims.back() % 32 == 31;
 }
 
@@ -265,17 +265,17 @@ Support supports(const KernelArgs& args) {
 
 // The method for f16, and for bf16 where oneDNN is not fast: see conv2d.cpp.
 template <void (*kRun)(const KernelArgs&)>
-constexpr Kernel kWidened{"cpu_onednn_f32", onednn::supports_widened,
-                          [](const KernelArgs& args) { onednn::run_widened(args, kRun); }};
+constexpr Kernel kWidenedProduct{"cpu_onednn_f32", onednn::supports_widened,
+                                 [](const KernelArgs& args) { onednn::run_widened(args, kRun); }};
 
 }  // namespace
 
 extern const KernelList matmul{
     {{{"cpu_bf16_gemm", supports_matmul_tiles, run_matmul_tiles, nullptr, matmul_tiles_rows},
       {"cpu_onednn", supports<matmul_call>, run_matmul},
-      kWidened<run_matmul>}}};
+      kWidenedProduct<run_matmul>}}};
 extern const KernelList linear{{{{"cpu_bf16_gemm", supports_linear_tiles, run_linear_tiles},
                                  {"cpu_onednn", supports<linear_call>, run_linear},
-                                 kWidened<run_linear>}}};
+                                 kWidenedProduct<run_linear>}}};
 
 }  // namespace mezzo::kernels::cpu

@@ -18,7 +18,7 @@ namespace mezzo::HWY_NAMESPACE {
 namespace {
 
 // Consecutive neighbours along an axis, with the weight of each.
-struct Neighbours {
+struct PixelNeighbours {
   std::int64_t first;
   std::int64_t count;
   const float* weights;
@@ -41,7 +41,7 @@ class NeighbourTable {
   }
 
   std::int64_t size() const { return static_cast<std::int64_t>(places_.size()); }
-  Neighbours operator[](std::int64_t i) const {
+  PixelNeighbours operator[](std::int64_t i) const {
     const Place& place = places_[static_cast<std::size_t>(i)];
     return {place.first, place.count, weights_.data() + place.weights};
   }
@@ -71,8 +71,8 @@ struct Interpolation {
 
 // The weighted sum of a vector of channels over neighbours, the first of which is at `p`.
 template <bool kCut, class T>
-HWY_INLINE F32Vec weighted_sum(const Interpolation& all, const Neighbours& rows,
-                               const Neighbours& columns, const T* p, const T* end) {
+HWY_INLINE F32Vec weighted_sum(const Interpolation& all, const PixelNeighbours& rows,
+                               const PixelNeighbours& columns, const T* p, const T* end) {
   auto total = hn::Zero(F32());
   const std::int64_t row_step = all.from.w * all.c;
   for (std::int64_t h = 0; h < rows.count; ++h, p += row_step) {
@@ -88,10 +88,10 @@ HWY_INLINE F32Vec weighted_sum(const Interpolation& all, const Neighbours& rows,
 
 // Writes a row of pixels at `to`; the neighbours are in the image at `image`.
 template <class T>
-void write_row(const Interpolation& all, const Neighbours& rows, const T* image, const T* end,
+void write_row(const Interpolation& all, const PixelNeighbours& rows, const T* image, const T* end,
                T* to, const T* to_end) {
   for (std::int64_t column = 0; column < all.columns.size(); ++column, to += all.c) {
-    const Neighbours columns = all.columns[column];
+    const PixelNeighbours columns = all.columns[column];
     const T* const from = image + (rows.first * all.from.w + columns.first) * all.c;
     const T* const last = from + ((rows.count - 1) * all.from.w + columns.count - 1) * all.c;
     for (std::int64_t channel = 0; channel < all.c; channel += lanes()) {

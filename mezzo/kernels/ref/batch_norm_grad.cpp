@@ -9,7 +9,7 @@
 namespace mezzo::kernels::ref {
 namespace {
 
-using In = BatchNormGradInput;
+using GradIn = BatchNormGradInput;
 
 // One value of x with its channel's parameters.
 struct Value {
@@ -21,23 +21,24 @@ struct Value {
 
 Value value_at(const RefArgs& args, std::int64_t i) {
   const auto& attrs = args.attrs<BatchNormAttrs>();
-  const RefTensor& x = args.inputs[In::kX];
+  const RefTensor& x = args.inputs[GradIn::kX];
   const std::int64_t c = i / (x.numel() / (x.shape[0] * x.shape[1])) % x.shape[1];
-  const double rstd = 1 / deviation_of(x, args.inputs[In::kVar][c], attrs.eps);
-  const double weight = args.has(In::kWeight) ? args.inputs[In::kWeight][c] : 1;
-  const double bias = args.has(In::kBias) ? args.inputs[In::kBias][c] : 0;
-  const double normal = (x[i] - args.inputs[In::kMean][c]) * rstd;
-  const double residual = args.has(In::kResidual) ? args.inputs[In::kResidual][i] : 0;
-  const double y = args.has(In::kY) ? args.inputs[In::kY][i] : normal * weight + bias + residual;
-  const double other = args.has(In::kOtherGrad) ? args.inputs[In::kOtherGrad][i] : 0;
-  const double grad = attrs.relu && y <= 0 ? 0 : args.inputs[In::kGrad][i] + other;
+  const double rstd = 1 / deviation_of(x, args.inputs[GradIn::kVar][c], attrs.eps);
+  const double weight = args.has(GradIn::kWeight) ? args.inputs[GradIn::kWeight][c] : 1;
+  const double bias = args.has(GradIn::kBias) ? args.inputs[GradIn::kBias][c] : 0;
+  const double normal = (x[i] - args.inputs[GradIn::kMean][c]) * rstd;
+  const double residual = args.has(GradIn::kResidual) ? args.inputs[GradIn::kResidual][i] : 0;
+  const double y =
+      args.has(GradIn::kY) ? args.inputs[GradIn::kY][i] : normal * weight + bias + residual;
+  const double other = args.has(GradIn::kOtherGrad) ? args.inputs[GradIn::kOtherGrad][i] : 0;
+  const double grad = attrs.relu && y <= 0 ? 0 : args.inputs[GradIn::kGrad][i] + other;
   return {c, normal, weight * rstd, grad};
 }
 
 }  // namespace
 
 extern const RefKernel batch_norm_grad = [](const RefArgs& args) {
-  const RefTensor& x = args.inputs[In::kX];
+  const RefTensor& x = args.inputs[GradIn::kX];
   const RefTensor& grad_weight = args.outputs[1];
   const RefTensor& grad_bias = args.outputs[2];
   for (std::int64_t c = 0; c < x.shape[1]; ++c) grad_weight[c] = grad_bias[c] = 0;

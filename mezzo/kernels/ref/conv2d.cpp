@@ -1,3 +1,5 @@
+#include <algorithm>
+
 #include "mezzo/kernels/kernel.h"
 #include "mezzo/ops/conv2d_attrs.h"
 
@@ -29,10 +31,6 @@ void for_each_product(const Shape& x, const Shape& weight, const Shape& out,
   }
 }
 
-void clear(const RefTensor& tensor) {
-  for (std::int64_t i = 0; i < tensor.numel(); ++i) tensor[i] = 0;
-}
-
 }  // namespace
 
 extern const RefKernel conv2d = [](const RefArgs& args) {
@@ -52,7 +50,7 @@ extern const RefKernel conv2d_grad_input = [](const RefArgs& args) {
   const RefTensor& grad = args.inputs[0];
   const RefTensor& weight = args.inputs[1];
   const RefTensor& x = args.outputs[0];
-  clear(x);
+  std::ranges::fill(x.values(), 0);
   for_each_product(
       x.shape, weight.shape, grad.shape, args.attrs<Conv2dGradAttrs>().conv,
       [&](std::int64_t i, std::int64_t k, std::int64_t o) { x[i] += grad[o] * weight[k]; });
@@ -62,7 +60,7 @@ extern const RefKernel conv2d_grad_weight = [](const RefArgs& args) {
   const RefTensor& grad = args.inputs[0];
   const RefTensor& x = args.inputs[1];
   const RefTensor& weight = args.outputs[0];
-  clear(weight);
+  std::ranges::fill(weight.values(), 0);
   for_each_product(
       x.shape, weight.shape, grad.shape, args.attrs<Conv2dGradAttrs>().conv,
       [&](std::int64_t i, std::int64_t k, std::int64_t o) { weight[k] += grad[o] * x[i]; });

@@ -1,3 +1,4 @@
+#include <algorithm>
 #include <cmath>
 #include <limits>
 
@@ -47,10 +48,6 @@ struct Pool {
   PoolAxis columns;
 };
 
-void clear(const RefTensor& tensor) {
-  for (std::int64_t i = 0; i < tensor.numel(); ++i) tensor[i] = 0;
-}
-
 // Calls use(window, pixel) where the position given for the window names a pixel.
 template <class Use>
 void for_each_position(const Pool& pool, const RefTensor& positions, Use use) {
@@ -85,7 +82,7 @@ extern const RefKernel max_pool2d = [](const RefArgs& args) {
 extern const RefKernel max_pool2d_grad = [](const RefArgs& args) {
   const RefTensor& grad = args.inputs[0];
   const RefTensor& x = args.outputs[0];
-  clear(x);
+  std::ranges::fill(x.values(), 0);
   for_each_position(Pool(args.attrs<Pool2dAttrs>(), x.shape, grad.shape), args.inputs[1],
                     [&](std::int64_t window, std::int64_t pixel) { x[pixel] += grad[window]; });
 };
@@ -93,7 +90,7 @@ extern const RefKernel max_pool2d_grad = [](const RefArgs& args) {
 extern const RefKernel max_pool2d_pick = [](const RefArgs& args) {
   const RefTensor& x = args.inputs[0];
   const RefTensor& out = args.outputs[0];
-  clear(out);
+  std::ranges::fill(out.values(), 0);
   for_each_position(Pool(args.attrs<Pool2dAttrs>(), x.shape, out.shape), args.inputs[1],
                     [&](std::int64_t window, std::int64_t pixel) { out[window] = x[pixel]; });
 };
@@ -117,7 +114,7 @@ extern const RefKernel avg_pool2d_grad = [](const RefArgs& args) {
   const RefTensor& grad = args.inputs[0];
   const RefTensor& x = args.outputs[0];
   const Pool pool(attrs, x.shape, grad.shape);
-  clear(x);
+  std::ranges::fill(x.values(), 0);
   for_each_window(pool.windows, [&](std::int64_t plane, std::int64_t row, std::int64_t column) {
     const double share =
         grad[pool.window(plane, row, column)] /

@@ -7,7 +7,7 @@
 namespace mezzo {
 namespace {
 
-thread_local NormStatistics* wanted = nullptr;
+thread_local NormStatistics* asked_for = nullptr;
 thread_local const NormStatistics* given = nullptr;
 
 }  // namespace
@@ -18,10 +18,10 @@ Tensor deviation_by_ops(const Tensor& var, double eps) {
   return sqrt(sum) + (constant - constant);
 }
 
-FindStatistics::FindStatistics(NormStatistics* statistics) : scope_(wanted, statistics) {}
+FindStatistics::FindStatistics(NormStatistics* statistics) : scope_(asked_for, statistics) {}
 
 NormStatistics* wanted_statistics() {
-  return wanted != nullptr && !is_kernel_disabled(Switch::kNormAhead) ? wanted : nullptr;
+  return asked_for != nullptr && !is_kernel_disabled(Switch::kNormAhead) ? asked_for : nullptr;
 }
 
 GiveStatistics::GiveStatistics(const NormStatistics& statistics)

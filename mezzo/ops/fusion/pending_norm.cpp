@@ -12,7 +12,7 @@
 namespace mezzo {
 namespace {
 
-using In = BatchNormInput;
+using PendingNormInput = BatchNormInput;
 
 class NormContents final : public LazyContents {
  public:
@@ -29,7 +29,8 @@ class NormContents final : public LazyContents {
     const auto all = inputs();
     const bool adds = norm_.residual.defined();
     run_kernel(adds ? ops::batch_norm_add_relu : ops::batch_norm,
-               Inputs(all).first(adds ? kInputs : In::kResidual), {&y, 1}, norm_.attrs);
+               Inputs(all).first(adds ? kInputs : PendingNormInput::kResidual), {&y, 1},
+               norm_.attrs);
   }
 
   bool is_current() const override {
@@ -43,7 +44,7 @@ class NormContents final : public LazyContents {
   const PendingNorm& norm() const { return norm_; }
 
  private:
-  static constexpr std::size_t kInputs = In::kResidual + 1;
+  static constexpr std::size_t kInputs = PendingNormInput::kResidual + 1;
 
   // The inputs in the order of BatchNormInput.
   std::array<const Tensor*, kInputs> inputs() const {
@@ -84,20 +85,22 @@ Tensor recompute_norm(Node& norm) {
   if (capture_hook() != nullptr || norm.is_released()) return {};
   const auto& attrs = norm.attrs().as<BatchNormAttrs>();
   const auto inputs = norm.inputs();
-  const Tensor& x = inputs[In::kX].saved;
+  const Tensor& x = inputs[PendingNormInput::kX].saved;
   if (!attrs.training || !x.defined() || x.numel() == 0 ||
       !is_norm_recompute_worth_it(x.dtype(), x.device())) {
     return {};
   }
-  const bool adds = inputs.size() > In::kResidual && inputs[In::kResidual].present;
-  if (adds && !inputs[In::kResidual].saved.defined()) return {};
+  const bool adds =
+      inputs.size() > PendingNormInput::kResidual && inputs[PendingNormInput::kResidual].present;
+  if (adds && !inputs[PendingNormInput::kResidual].saved.defined()) return {};
   NodeOutput& y = norm.outputs()[0];
   y.saved = Tensor();
   y.is_kept = false;
-  return make_pending_norm({x.detach(), without_history(inputs[In::kWeight]),
-                            without_history(inputs[In::kBias]), norm.outputs()[1].saved,
-                            norm.outputs()[2].saved,
-                            adds ? without_history(inputs[In::kResidual]) : Tensor(), attrs});
+  return make_pending_norm({x.detach(), without_history(inputs[PendingNormInput::kWeight]),
+                            without_history(inputs[PendingNormInput::kBias]),
+                            norm.outputs()[1].saved, norm.outputs()[2].saved,
+                            adds ? without_history(inputs[PendingNormInput::kResidual]) : Tensor(),
+                            attrs});
 }
 
 const PendingNorm* pending_norm_of(const Tensor& tensor) {

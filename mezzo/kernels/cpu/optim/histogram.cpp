@@ -21,8 +21,8 @@ using I32 = hn::RebindToSigned<F32>;
 // Adjacent lanes count in different columns. Gradients crowd into few binades, and an increment of
 // a counter has to wait for the one before it.
 constexpr int kLogColumns = 2;
-constexpr int kColumns = 1 << kLogColumns;
-using Table = std::array<std::uint32_t, ExponentCounts::kCells * kColumns>;
+constexpr int kTableColumns = 1 << kLogColumns;
+using Table = std::array<std::uint32_t, ExponentCounts::kCells * kTableColumns>;
 
 // The start of each lane's row in the table. `magnitude`: the bits of |v|.
 HWY_INLINE hn::Vec<I32> rows_of(hn::Vec<I32> magnitude) {
@@ -56,7 +56,7 @@ void count_range(const T* data, std::int64_t count, float factor, Table& table) 
     hn::Store(rows_of(scaled_magnitude<kScale>(v, by)), I32(), rows);
     // Written out: a loop takes twice as long.
     [&]<std::size_t... kLane>(std::index_sequence<kLane...>) {
-      (++table[static_cast<std::size_t>(rows[kLane]) + kLane % kColumns], ...);
+      (++table[static_cast<std::size_t>(rows[kLane]) + kLane % kTableColumns], ...);
     }
     (std::make_index_sequence<kMaxLanes>());
   };
@@ -67,14 +67,14 @@ void count_range(const T* data, std::int64_t count, float factor, Table& table) 
   count_lanes(load_part(data + i, count - i));
   // The rest of the vector was read as zeros.
   for (std::int64_t lane = count - i; lane < step; ++lane) {
-    --table[static_cast<std::size_t>(lane % kColumns)];
+    --table[static_cast<std::size_t>(lane % kTableColumns)];
   }
 }
 
 void add_table(const Table& table, ExponentCounts& counts) {
   for (std::size_t cell = 0; cell < ExponentCounts::kCells; ++cell) {
     std::int64_t sum = 0;
-    for (std::size_t i = 0; i < kColumns; ++i) sum += table[cell * kColumns + i];
+    for (std::size_t i = 0; i < kTableColumns; ++i) sum += table[cell * kTableColumns + i];
     counts.cells[cell] += sum;
   }
 }

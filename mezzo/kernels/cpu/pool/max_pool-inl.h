@@ -166,15 +166,15 @@ RowPicker(const Pick&, Rows) -> RowPicker<Pick, Rows>;
 template <class T, class P, class MakeRows>
 void max_windows(const Pool& all, const MakeRows& make_rows, T* out, P* positions) {
   const bool is_2x2 = all.rows.kernel == 2 && all.columns.kernel == 2;
-  const Windows whole_rows = is_2x2 ? whole_windows(all.rows) : Windows{};
-  const Windows whole_columns = whole_windows(all.columns);
+  const WindowRange whole_rows = is_2x2 ? whole_windows(all.rows) : WindowRange{};
+  const WindowRange whole_columns = whole_windows(all.columns);
   const auto pick_row = [&](const Pool& pool, const GridRow& at, const RowsUnder<T>& x) HWY_ATTR {
     const T* const x_end = x.end;
     const std::int64_t row_step = pool.columns.in * pool.c;
     const T* const out_end = out + at.end;
     const P* const positions_end = positions + at.end;
     const bool in_whole_row = at.row >= whole_rows.first && at.row < whole_rows.last;
-    const Windows whole = in_whole_row ? whole_columns : Windows{};
+    const WindowRange whole = in_whole_row ? whole_columns : WindowRange{};
     for (std::int64_t column = 0; column < pool.columns.out;) {
       const Rect pixels = pool.pixels_of(at.row, column);
       const T* const p = x.first + pixels.left * pool.c;

@@ -78,7 +78,7 @@ HWY_NOINLINE void spread_fours(std::int64_t count, std::int64_t c, std::int64_t 
 }
 
 // The windows of an axis that write exactly `stride` pixels.
-inline Windows touching_windows(const PoolAxis& axis) {
+inline WindowRange touching_windows(const PoolAxis& axis) {
   const std::int64_t last = axis.out - 1;
   const bool last_touches = axis.in - axis.start(last) == axis.stride;
   const std::int64_t first = axis.before > 0 ? 1 : 0;
@@ -89,11 +89,11 @@ template <class T, class P>
 void spread_chosen(const Pool& all, const T* grad, const P* positions, T* x) {
   const Size2d two = 2;
   const bool is_2x2 = all.attrs.kernel == two && all.attrs.stride == two;
-  const Windows fours_rows = is_2x2 ? touching_windows(all.rows) : Windows{};
-  const Windows fours_columns = touching_windows(all.columns);
+  const WindowRange fours_rows = is_2x2 ? touching_windows(all.rows) : WindowRange{};
+  const WindowRange fours_columns = touching_windows(all.columns);
   all.for_each_window_row([&](const Pool& pool, const GridRow& at) HWY_ATTR {
     const bool in_fours = at.row >= fours_rows.first && at.row < fours_rows.last;
-    const Windows fours = in_fours ? fours_columns : Windows{};
+    const WindowRange fours = in_fours ? fours_columns : WindowRange{};
     T* const image = x + pool.pixel(at.image, 0, 0);
     for (std::int64_t column = 0; column < pool.columns.out;) {
       const std::int64_t window = pool.window(at.image, at.row, column);

@@ -128,7 +128,7 @@ HWY_INLINE void spread_pixels(const Pool& pool, const GridRow& at, std::int64_t 
 template <class T, class P>
 void spread_chosen_narrow(const Pool& all, const T* grad, const P* positions, T* x) {
   const SideBySide side(all);
-  const Windows touching = touching_windows(all.columns);
+  const WindowRange touching = touching_windows(all.columns);
   const std::int64_t groups = side.count > 0 ? (touching.last - touching.first) / side.count : 0;
   all.for_each_window_row([&](const Pool& pool, const GridRow& at) HWY_ATTR {
     const std::int64_t window = pool.window(at.image, at.row, 0);

@@ -194,13 +194,13 @@ struct Pool {
 };
 
 // The windows [first, last).
-struct Windows {
+struct WindowRange {
   std::int64_t first;
   std::int64_t last;
 };
 
 // The windows that lie in the image as a whole.
-inline Windows whole_windows(const PoolAxis& axis) {
+inline WindowRange whole_windows(const PoolAxis& axis) {
   const std::int64_t first = ceil_div(axis.before, axis.stride);
   const std::int64_t room = axis.in + axis.before - axis.kernel;
   const std::int64_t last = room < 0 ? 0 : std::min(room / axis.stride + 1, axis.out);

@@ -15,8 +15,8 @@ HWY_BEFORE_NAMESPACE();
 namespace mezzo::HWY_NAMESPACE {
 
 // The windows over each column of pixels, computed once because they cost divisions.
-inline std::vector<Windows> windows_over_columns(const Pool& pool) {
-  std::vector<Windows> result;
+inline std::vector<WindowRange> windows_over_columns(const Pool& pool) {
+  std::vector<WindowRange> result;
   for (std::int64_t w = 0; w < pool.columns.in; ++w) {
     result.push_back({pool.columns.first_over(w), pool.columns.last_over(w)});
   }
@@ -36,8 +36,8 @@ struct Pixel {
   std::int64_t image;
   std::int64_t h;
   std::int64_t w;
-  Windows rows;
-  Windows columns;
+  WindowRange rows;
+  WindowRange columns;
 };
 
 // A window's contribution to a pixel: where the window's elements begin, and a `Detail`.
@@ -79,10 +79,10 @@ void find_contributions(const Pool& pool, const Pixel& pixel, const DetailOf& de
 template <class T, class DetailOf, class Part>
 void gather(const Pool& all, T* x, const DetailOf& detail_of, const Part& part) {
   using Detail = decltype(detail_of(all, WindowOver{}));
-  const std::vector<Windows> columns_over = windows_over_columns(all);
+  const std::vector<WindowRange> columns_over = windows_over_columns(all);
   all.for_each_pixel_row([&](const Pool& pool, const GridRow& at) HWY_ATTR {
     std::vector<Contribution<Detail>> windows;
-    const Windows rows{pool.rows.first_over(at.row), pool.rows.last_over(at.row)};
+    const WindowRange rows{pool.rows.first_over(at.row), pool.rows.last_over(at.row)};
     T* to = x + pool.pixel(at.image, at.row, 0);
     for (std::int64_t w = 0; w < pool.columns.in; ++w, to += pool.c) {
       const Pixel pixel{at.image, at.row, w, rows, columns_over[static_cast<std::size_t>(w)]};

@@ -4,6 +4,7 @@
 #include <hwy/targets.h>
 
 #include "mezzo/core/cpu.h"
+#include "mezzo/core/error.h"
 
 namespace mezzo::kernels {
 namespace {
@@ -37,6 +38,12 @@ extern const bool has_bf16_rounding = cpu_features().avx512_bf16;
 void limit_isa() {
   static const bool kApplied = apply();
   static_cast<void>(kApplied);
+}
+
+void fail_without_avx2() {
+  throw UnsupportedError(
+      "[cpu] this kernel is built for AVX2 and later only. Report this: it should not have been "
+      "called");
 }
 
 }  // namespace mezzo::kernels

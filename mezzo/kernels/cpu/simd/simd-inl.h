@@ -38,6 +38,13 @@ using U32 = hn::RebindToUnsigned<F32>;
 using U16 = hn::Rebind<std::uint16_t, F32>;
 using F16 = hn::Rebind<hwy::float16_t, F32>;
 
+// False for an instruction set of which no CPU runs the kernels whose support() asks for
+// cpu_features().avx2: below AVX2, where that is built. Those of Winograd's method, which take
+// longest to compile, have the bodies of their entry points within
+// `if constexpr (kRunsAvx2Kernels)`, else kernels::fail_without_avx2().
+inline constexpr bool kRunsAvx2Kernels =
+    !HWY_ARCH_X86 || HWY_TARGET <= HWY_AVX2 || (HWY_TARGETS & HWY_AVX2) == 0;
+
 inline constexpr std::int64_t kMaxLanes = hn::MaxLanes(F32());
 HWY_INLINE std::int64_t lanes() { return static_cast<std::int64_t>(hn::Lanes(F32())); }
 

@@ -14,12 +14,12 @@ using direct::Plan;
 using direct::plan_for;
 
 // The strides of the weight seen as [outer, inner, kh, kw].
-Strides strides_of(const Tensor& weight, Pass pass) {
+Strides direct_strides_of(const Tensor& weight, Pass pass) {
   const Strides& s = weight.strides();
   return pass == Pass::kForward ? s : Strides{s[1], s[0], s[2], s[3]};
 }
 
-void run(const Problem& p, const KernelArgs& args) {
+void run_direct_of(const Problem& p, const KernelArgs& args) {
   const Tensor& out = args.output();
   const Tensor& weight = args.input(1);
   const Shape dims{out.size(1), args.input(0).size(1), p.weight[2], p.weight[3]};
@@ -27,7 +27,7 @@ void run(const Problem& p, const KernelArgs& args) {
                            dnnl::memory::format_tag::OIhw16i16o2i);
   const ReadIn pass = p.pass == Pass::kForward ? ReadIn::kForward : ReadIn::kBackward;
   const onednn::Packed packed =
-      onednn::packed(weight, dims, strides_of(weight, p.pass), tiles, pass);
+      onednn::packed(weight, dims, direct_strides_of(weight, p.pass), tiles, pass);
   const Tensor x = dense(args.input(0), Format::kChannelsLast);
   const Tensor bias = p.has_bias ? dense_f32(args.input(2)) : Tensor();
   const direct::Call call{.x = x.data<BFloat16>(),
@@ -46,13 +46,14 @@ void run(const Problem& p, const KernelArgs& args) {
 }  // namespace
 
 void run_direct(const KernelArgs& args) {
-  onednn::guarded("conv2d", args, [&] { run(forward_problem(args), args); });
+  onednn::guarded("conv2d", args, [&] { run_direct_of(forward_problem(args), args); });
 }
 void run_direct_grad_input(const KernelArgs& args) {
-  onednn::guarded("conv2d_grad_input", args, [&] { run(grad_input_problem(args), args); });
+  onednn::guarded("conv2d_grad_input", args,
+                  [&] { run_direct_of(grad_input_problem(args), args); });
 }
 void run_direct_transposed(const KernelArgs& args) {
-  onednn::guarded("conv_transpose2d", args, [&] { run(transposed_problem(args), args); });
+  onednn::guarded("conv_transpose2d", args, [&] { run_direct_of(transposed_problem(args), args); });
 }
 
 }  // namespace mezzo::kernels::conv

@@ -13,7 +13,7 @@ namespace {
 using direct_narrow::Plan;
 using direct_narrow::Weight;
 
-Weight weight_of(const Tensor& weight, Pass pass) {
+Weight narrow_weight_of(const Tensor& weight, Pass pass) {
   const Strides& s = weight.strides();
   const BFloat16* const first = weight.data<BFloat16>();
   if (pass == Pass::kForward) return {first, s[0], s[1], s[2], s[3]};
@@ -21,11 +21,11 @@ Weight weight_of(const Tensor& weight, Pass pass) {
   return {last, s[1], s[0], -s[2], -s[3]};
 }
 
-void run(const Problem& problem, const KernelArgs& args) {
+void run_narrow_of(const Problem& problem, const KernelArgs& args) {
   const Plan plan(direct_narrow::problem_of(problem));
   const Tensor tiles = empty({plan.weight_tiles() << 10}, DType::kU8);
   auto* const weight = static_cast<char*>(tiles.mutable_raw_data());
-  direct_narrow::pack(plan, weight_of(args.input(1), problem.pass), weight);
+  direct_narrow::pack(plan, narrow_weight_of(args.input(1), problem.pass), weight);
   const Tensor x = dense(args.input(0), Format::kChannelsLast);
   const Tensor bias =
       problem.has_bias ? dense(onednn::as_f32(args.input(2)), Format::kContiguous) : Tensor();
@@ -43,9 +43,9 @@ void run(const Problem& problem, const KernelArgs& args) {
 
 }  // namespace
 
-void run_direct_narrow(const KernelArgs& args) { run(forward_problem(args), args); }
+void run_direct_narrow(const KernelArgs& args) { run_narrow_of(forward_problem(args), args); }
 void run_direct_narrow_grad_input(const KernelArgs& args) {
-  run(gradient_problem(args, Pass::kGradInput), args);
+  run_narrow_of(gradient_problem(args, Pass::kGradInput), args);
 }
 
 }  // namespace mezzo::kernels::conv

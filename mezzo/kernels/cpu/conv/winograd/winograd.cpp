@@ -81,7 +81,9 @@ void convolve(const Convolution& convolution, const Tensor& x, const float* weig
         worker.run(i * step, std::min(count, (i + 1) * step), results, y.strides());
       }
     });
-  });
+  } else {
+    kernels::fail_without_avx2();
+  }
 }
 
 }  // namespace mezzo::HWY_NAMESPACE

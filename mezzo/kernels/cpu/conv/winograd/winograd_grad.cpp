@@ -264,10 +264,14 @@ void add_by_points(const Call& call) {
 
 void gradient_by_weight(const WeightGradient& gradient, const Tensor& grad, const Tensor& x,
                         const Tensor& out) {
-  const Call call{gradient, grad, x, out};
-  if (gradient.parts() > 1) return add_by_tiles(call);
-  if (gradient.has_large_sums()) return add_by_outputs(call);
-  add_by_points(call);
+  if constexpr (kRunsAvx2Kernels) {
+    const Call call{gradient, grad, x, out};
+    if (gradient.parts() > 1) return add_by_tiles(call);
+    if (gradient.has_large_sums()) return add_by_outputs(call);
+    add_by_points(call);
+  } else {
+    kernels::fail_without_avx2();
+  }
 }
 
 }  // namespace mezzo::HWY_NAMESPACE

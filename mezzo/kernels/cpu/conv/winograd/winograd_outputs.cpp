@@ -99,15 +99,19 @@ void multiply_all(const Convolution& convolution, const ReadTiles& tiles,
 
 void convolve_by_outputs(const Convolution& convolution, const Tensor& x,
                          const RoundedWeight& weight, const float* bias, const Tensor& y) {
-  const std::int64_t count = convolution.tiling.tiles();
-  const std::int64_t step = convolution.tiles_in_memory();
-  const Copies copies(convolution.in, step);
-  for (std::int64_t begin = 0; begin < count; begin += step) {
-    const TileGroups groups(convolution.tiling, begin, std::min(count, begin + step));
-    read_images(convolution.tiling, x, groups.tiles(), copies);
-    visit_images(x, y, [&]<class T, class Out>(const T*, Out* results) {
-      multiply_all(convolution, {groups, copies}, weight, bias, results, y.strides());
-    });
+  if constexpr (kRunsAvx2Kernels) {
+    const std::int64_t count = convolution.tiling.tiles();
+    const std::int64_t step = convolution.tiles_in_memory();
+    const Copies copies(convolution.in, step);
+    for (std::int64_t begin = 0; begin < count; begin += step) {
+      const TileGroups groups(convolution.tiling, begin, std::min(count, begin + step));
+      read_images(convolution.tiling, x, groups.tiles(), copies);
+      visit_images(x, y, [&]<class T, class Out>(const T*, Out* results) {
+        multiply_all(convolution, {groups, copies}, weight, bias, results, y.strides());
+      });
+    }
+  } else {
+    kernels::fail_without_avx2();
   }
 }
 

@@ -24,7 +24,9 @@ void transform_weight(const Convolution& convolution, const RoundedWeight& weigh
                            out + i / panels * layout.block() + first_in * kColumns);
       }
     });
-  });
+  } else {
+    kernels::fail_without_avx2();
+  }
 }
 
 }  // namespace mezzo::HWY_NAMESPACE
