@@ -29,7 +29,10 @@ Normalization cifar10_normalization();
 // For ImageNet and folders of images.
 Normalization imagenet_normalization();
 
-// The value of byte b in channel c, at [c * 256 + b]. It is computed in f32 in the order of
+// The values that a byte of an image has.
+inline constexpr int kByteValues = 256;
+
+// The value of byte b in channel c, at [c * kByteValues + b]. It is computed in f32 in the order of
 // operations above, as other frameworks do, so that the same image gives the same values. Throws
 // ArgumentError unless there is one mean and one positive deviation per channel.
 std::vector<float> numbers_of(const Normalization& normalization, std::int64_t channels);

@@ -10,8 +10,6 @@
 namespace mezzo::data {
 namespace {
 
-constexpr int kByteValues = 256;
-
 // Applies a transform of values to the table `numbers`, [channels, 256].
 void change_numbers(const Transform& transform, std::int64_t channels,
                     std::vector<float>& numbers) {
