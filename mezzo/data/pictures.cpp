@@ -5,6 +5,7 @@
 
 #include "mezzo/core/error.h"
 #include "mezzo/core/math.h"
+#include "mezzo/data/dataset.h"
 
 namespace mezzo::data {
 namespace {

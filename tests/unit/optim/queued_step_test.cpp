@@ -17,11 +17,11 @@
 namespace mezzo::optim {
 namespace {
 
-using MakeOptimizer = std::function<std::unique_ptr<Optimizer>(const std::vector<Tensor>&)>;
+using MakeAdamOrSgd = std::function<std::unique_ptr<Optimizer>(const std::vector<Tensor>&)>;
 
 // Update rules with everything that varies between steps: a first step with full momentum, learning
 // rates, step counts, random numbers.
-std::vector<MakeOptimizer> optimizers(ParamUpdate rule) {
+std::vector<MakeAdamOrSgd> optimizers(ParamUpdate rule) {
   const LearningRate rates = std::vector<double>{0.1, 0.03, 0.01, 0.3, 0.02};
   return {[=](const std::vector<Tensor>& params) {
             return std::make_unique<Sgd>(
@@ -39,7 +39,7 @@ std::vector<MakeOptimizer> optimizers(ParamUpdate rule) {
 
 // Parameters of both kinds, one without a gradient.
 struct Trained {
-  Trained(const MakeOptimizer& make, DType dtype) {
+  Trained(const MakeAdamOrSgd& make, DType dtype) {
     manual_seed(7);
     params = {parameter({5, 7}), half({33}, dtype), parameter({3}), half({2, 9}, dtype)};
     optimizer = make(params);
@@ -56,7 +56,7 @@ struct Trained {
 Tensor flag(std::int32_t value) { return full({1}, value, DType::kI32); }
 
 // The first step is also skipped, and creates no state.
-void expect_bits_of_steps(const MakeOptimizer& make, DType dtype) {
+void expect_bits_of_steps(const MakeAdamOrSgd& make, DType dtype) {
   const Trained plain(make, dtype);
   const Trained trained(make, dtype);
   QueuedStep queued(*trained.optimizer);
@@ -78,13 +78,13 @@ void expect_bits_of_steps(const MakeOptimizer& make, DType dtype) {
 TEST(QueuedStep, HasTheBitsOfStepsAndSkipsWithoutATrace) {
   for (const ParamUpdate rule : {ParamUpdate::kMaster, ParamUpdate::kNearest,
                                  ParamUpdate::kStochastic, ParamUpdate::kKahan}) {
-    for (const MakeOptimizer& make : optimizers(rule)) {
+    for (const MakeAdamOrSgd& make : optimizers(rule)) {
       for (const DType dtype : {DType::kBf16, DType::kF16}) expect_bits_of_steps(make, dtype);
     }
   }
 }
 
-void expect_bits_of_clipping(const MakeOptimizer& make, DType dtype, double max_norm) {
+void expect_bits_of_clipping(const MakeAdamOrSgd& make, DType dtype, double max_norm) {
   const Trained plain(make, dtype);
   const Trained trained(make, dtype);
   QueuedStep queued(*trained.optimizer);
@@ -113,7 +113,7 @@ void expect_bits_of_clipping(const MakeOptimizer& make, DType dtype, double max_
 // Unscaling, norm and clipping within the step, compared with changing the gradients in place.
 TEST(QueuedStep, ClipsWithTheBitsOfClippingBefore) {
   for (const double max_norm : {0.1, 1e6}) {
-    for (const MakeOptimizer& make : optimizers(ParamUpdate::kMaster)) {
+    for (const MakeAdamOrSgd& make : optimizers(ParamUpdate::kMaster)) {
       for (const DType dtype : {DType::kBf16, DType::kF16}) {
         expect_bits_of_clipping(make, dtype, max_norm);
       }

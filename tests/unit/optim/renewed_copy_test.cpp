@@ -55,11 +55,11 @@ std::vector<float> fresh_copy(const Tensor& param, DType dtype) {
   return cast(cast(same, dtype), DType::kF32).to_vector<float>();
 }
 
-using MakeOptimizer = std::function<std::unique_ptr<Optimizer>(const std::vector<Tensor>&)>;
-const MakeOptimizer kMakeSgd = [](const std::vector<Tensor>& params) {
+using MakeForList = std::function<std::unique_ptr<Optimizer>(const std::vector<Tensor>&)>;
+const MakeForList kMakeSgd = [](const std::vector<Tensor>& params) {
   return std::make_unique<Sgd>(params, SgdOptions{.lr = 0.1, .momentum = 0.9});
 };
-const MakeOptimizer kMakeAdam = [](const std::vector<Tensor>& params) {
+const MakeForList kMakeAdam = [](const std::vector<Tensor>& params) {
   return std::make_unique<Adam>(params, AdamOptions{.lr = 0.1});
 };
 
@@ -82,7 +82,7 @@ void expect_renewed(Optimizer& optimizer, const Tensor& param, DType dtype) {
 }
 
 TEST(RenewedCopy, HoldsTheRoundedParametersWithoutACast) {
-  for (const MakeOptimizer& make : {kMakeSgd, kMakeAdam}) {
+  for (const MakeForList& make : {kMakeSgd, kMakeAdam}) {
     for (const DType dtype : {DType::kBf16, DType::kF16}) {
       const Tensor param = parameter_of(ramp(-3, 0.00317F));
       expect_renewed(*make({param}), param, dtype);

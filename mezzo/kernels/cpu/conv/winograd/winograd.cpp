@@ -75,16 +75,14 @@ void convolve(const Convolution& convolution, const Tensor& x, const float* weig
   if constexpr (kRunsAvx2Kernels) {
     const std::int64_t count = convolution.tiling.tiles();
     const std::int64_t step = convolution.tiles_at_a_time(num_threads());
-  visit_images(x, y, [&]<class T, class Out>(const T* images, Out* results) {
+    visit_images(x, y, [&]<class T, class Out>(const T* images, Out* results) {
       parallel_for(ceil_div(count, step), 1, [&](std::int64_t begin, std::int64_t end) {
         TileWorker<T> worker(convolution, step, images, weight, bias);
         for (std::int64_t i = begin; i < end; ++i) {
           worker.run(i * step, std::min(count, (i + 1) * step), results, y.strides());
         }
       });
-  } else {
-      kernels::fail_without_avx2();
-  }
+    });
   } else {
     kernels::fail_without_avx2();
   }

@@ -16,7 +16,7 @@ void transform_weight(const Convolution& convolution, const RoundedWeight& weigh
     const kernels::winograd::Blocks layout = convolution.weight();
     const std::int64_t panels = ceil_div(convolution.in, kPanel);
     const std::int64_t count = layout.blocks * panels;
-  kernels::visit_vector_dtype(weight.numbers.dtype(), [&]<class T>() {
+    kernels::visit_vector_dtype(weight.numbers.dtype(), [&]<class T>() {
       parallel_for(count, 1, [&](std::int64_t begin, std::int64_t end) {
         KernelBlock<T> block(convolution, weight);
         for (std::int64_t i = begin; i < end; ++i) {
@@ -25,9 +25,7 @@ void transform_weight(const Convolution& convolution, const RoundedWeight& weigh
                              out + i / panels * layout.block() + first_in * kColumns);
         }
       });
-  } else {
-      kernels::fail_without_avx2();
-  }
+    });
   } else {
     kernels::fail_without_avx2();
   }
