@@ -188,7 +188,7 @@ TEST(Backward, AParameterCopyThatIsReadTooLateSaysSo) {
   const Tensor low = weight.astype(DType::kBf16);
   weight.bump_version();
   EXPECT_THAT(message_of<ArgumentError>([&] { low.to_vector<float>(); }),
-              testing::HasSubstr("was changed in place since"));
+              testing::HasSubstr("were changed in place since"));
 }
 
 // The copy holds the parameter from which it is made, and the parameter holds the copy.
