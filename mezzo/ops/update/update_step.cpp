@@ -209,10 +209,11 @@ void check_device(const UpdateRule& rule, Device device) {
 }
 
 // Where the blocks of a list begin: behind the factors.
-constexpr std::size_t kBlocksAt = round_up(sizeof(flat::UpdateFactors), alignof(flat::UpdateBlock));
+constexpr std::size_t kUpdateBlocksAt =
+    round_up(sizeof(flat::UpdateFactors), alignof(flat::UpdateBlock));
 
 std::size_t list_bytes(std::size_t params) {
-  return kBlocksAt + params * sizeof(flat::UpdateBlock);
+  return kUpdateBlocksAt + params * sizeof(flat::UpdateBlock);
 }
 
 }  // namespace
@@ -251,7 +252,7 @@ void QueuedUpdate::put(std::span<const UpdateTensors> tensors, const UpdateStep&
   const Update update = update_of(tensors, step, copies_);
   std::vector<std::byte> list(bytes);
   std::memcpy(list.data(), &update.factors, sizeof(update.factors));
-  std::memcpy(list.data() + kBlocksAt, update.blocks.data(), bytes - kBlocksAt);
+  std::memcpy(list.data() + kUpdateBlocksAt, update.blocks.data(), bytes - kUpdateBlocksAt);
   copy_bytes(list_.address(), device, list.data(), kCpuDevice, bytes);
   moved_bytes_ = work_of(op, device, update).bytes;
   tensors_.assign(tensors.begin(), tensors.end());
@@ -271,7 +272,7 @@ void QueuedUpdate::queue(const UpdateConditions& conditions) const {
   flat::Clip clip;
   if (squares.defined()) clip = {static_cast<const double*>(squares.address()), max_norm};
   const flat::Listed<flat::UpdateBlock> blocks{
-      reinterpret_cast<const flat::UpdateBlock*>(bytes + kBlocksAt), count_};
+      reinterpret_cast<const flat::UpdateBlock*>(bytes + kUpdateBlocksAt), count_};
   // A closed gate moves nothing; on a card, nobody knows here whether it is.
   const auto describe = [&] {
     const bool is_done = !device.is_cpu() || flat::is_open_on_host(gate);

@@ -100,7 +100,7 @@ Support takes_col2im(const Problem& p, const Machine& machine) {
 using winograd::kResults;
 using winograd::Tiling;
 
-Tiling tiling_of(const Problem& p) {
+Tiling winograd_tiling_of(const Problem& p) {
   return {.images = p.x[0],
           .image = {p.x[2], p.x[3]},
           .results = {p.y[2], p.y[3]},
@@ -119,7 +119,7 @@ Support is_winograd_worth_it(const Problem& p) {
   if (std::min(in, out) < kFewestChannels) {
     return Support::no("Winograd's method is slower for few channels");
   }
-  const Tiling tiling = tiling_of(p);
+  const Tiling tiling = winograd_tiling_of(p);
   if (tiling.tiles() * kLargeWeight < fewest_tiles * std::min(in * out, kLargeWeight)) {
     return Support::no("Winograd's method is slower for few pixels");
   }
@@ -133,7 +133,7 @@ Support is_winograd_worth_it(const Problem& p) {
 // A dot product of bf16 does twice the arithmetic of f32's multiply-add: less is won, and what the
 // transforms take counts twice.
 Support is_winograd_worth_it_beside_dots(const Problem& p) {
-  const Tiling tiling = tiling_of(p);
+  const Tiling tiling = winograd_tiling_of(p);
   const std::int64_t tiles = tiling.tiles();
   if (p.pass == Pass::kGradWeight) {
     constexpr std::int64_t kLeastWork = 1 << 19;

@@ -10,9 +10,6 @@
 namespace mezzo::kernels::conv {
 namespace {
 
-using direct::Plan;
-using direct::plan_for;
-
 // The strides of the weight seen as [outer, inner, kh, kw].
 Strides direct_strides_of(const Tensor& weight, Pass pass) {
   const Strides& s = weight.strides();
@@ -34,7 +31,7 @@ void run_direct_of(const Problem& p, const KernelArgs& args) {
                           .weight = static_cast<const char*>(packed.memory.get_data_handle()),
                           .bias = bias.defined() ? bias.data<float>() : nullptr,
                           .y = out.mutable_data<BFloat16>()};
-  const Plan plan = plan_for(p, num_threads());
+  const direct::Plan plan = direct::plan_for(p, num_threads());
   // A part takes at least some microseconds of multiply-adds.
   const std::int64_t part = plan.band * plan.image.pitch() * plan.share * plan.inner * plan.taps;
   const std::int64_t grain = std::max<std::int64_t>(1, (std::int64_t{1} << 23) / part);

@@ -10,10 +10,7 @@
 namespace mezzo::kernels::conv {
 namespace {
 
-using direct_narrow::Plan;
-using direct_narrow::Weight;
-
-Weight narrow_weight_of(const Tensor& weight, Pass pass) {
+direct_narrow::Weight narrow_weight_of(const Tensor& weight, Pass pass) {
   const Strides& s = weight.strides();
   const BFloat16* const first = weight.data<BFloat16>();
   if (pass == Pass::kForward) return {first, s[0], s[1], s[2], s[3]};
@@ -22,7 +19,7 @@ Weight narrow_weight_of(const Tensor& weight, Pass pass) {
 }
 
 void run_narrow_of(const Problem& problem, const KernelArgs& args) {
-  const Plan plan(direct_narrow::problem_of(problem));
+  const direct_narrow::Plan plan(direct_narrow::problem_of(problem));
   const Tensor tiles = empty({plan.weight_tiles() << 10}, DType::kU8);
   auto* const weight = static_cast<char*>(tiles.mutable_raw_data());
   direct_narrow::pack(plan, narrow_weight_of(args.input(1), problem.pass), weight);
@@ -38,7 +35,9 @@ void run_narrow_of(const Problem& problem, const KernelArgs& args) {
       plan.band * plan.strips() * problem.weight[2] * plan.blocks * plan.out_tiles;
   const std::int64_t grain = std::max<std::int64_t>(1, 512 / part);
   parallel_for(plan.problem.images * plan.bands(), grain,
-               [&](std::int64_t begin, std::int64_t end) { convolve(plan, call, begin, end); });
+               [&](std::int64_t begin, std::int64_t end) {
+                 direct_narrow::convolve(plan, call, begin, end);
+               });
 }
 
 }  // namespace
