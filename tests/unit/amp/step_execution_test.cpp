@@ -11,7 +11,7 @@ namespace {
 TEST(StepExecution, IsCopied) {
   int runs = 0;
   StepExecution made(
-      [&runs](const StepBody& body, std::uint64_t, const Tensor& input, const Tensor& labels) {
+      [&runs](const StepBody& body, const StepMode&, const Tensor& input, const Tensor& labels) {
         ++runs;
         body(input, labels);
       });
@@ -23,7 +23,7 @@ TEST(StepExecution, IsCopied) {
   int bodies = 0;
   const StepBody body = [&bodies](const Tensor&, const Tensor&) { ++bodies; };
   for (const StepExecution& execution : {made, copy, StepExecution(fixed), assigned}) {
-    execution(body, 0, zeros({1}), zeros({1}));
+    execution(body, StepMode(), zeros({1}), zeros({1}));
   }
   EXPECT_EQ(runs, 4);
   EXPECT_EQ(bodies, 4);

@@ -147,8 +147,8 @@ TEST(PackedRooms, TheNextRunPacksNothingInTheForwardPass) {
       return packs.count;
     };
     const int at_first = packs_of_run();
-    const std::size_t rooms = step.latest()->memory().packed_slots.size();
-    EXPECT_GE(rooms, 2U);
+    const std::size_t slots = step.latest()->memory().packed_slots.size();
+    EXPECT_GE(slots, 2U);
     EXPECT_GE(at_first, 2);
     EXPECT_LE(packs_of_run(), at_first - 2);
     EXPECT_LE(packs_of_run(), at_first - 2);
@@ -202,19 +202,19 @@ TEST(PackedRooms, HoldOneCopyEach) {
   const Tensor inputs[] = {batch.images, batch.labels};
   CompiledStep step = plain.compiled(DType::kF32);
   step(inputs);
-  const std::vector<PackedSlot>& rooms = step.latest()->memory().packed_slots;
-  ASSERT_FALSE(rooms.empty());
+  const std::vector<PackedSlot>& slots = step.latest()->memory().packed_slots;
+  ASSERT_FALSE(slots.empty());
   const Program& program = step.latest()->program();
   const Ref<Storage> arena = make_ref<Storage>(step.latest()->memory().arena_bytes, program.device);
-  const PackedSlot& slot = rooms.front();
-  OfferSlots offer(rooms, program, arena, room.writer);
-  const Tensor& param = program.values[room.parameter].tensor;
-  EXPECT_FALSE(offer.place_for(param, room.pass, room.bytes + 1));
-  const Ref<Storage> place = offer.place_for(param, room.pass, room.bytes);
+  const PackedSlot& slot = slots.front();
+  OfferSlots offer(slots, program, arena, slot.writer);
+  const Tensor& param = program.values[slot.parameter].tensor;
+  EXPECT_FALSE(offer.place_for(param, slot.pass, slot.bytes + 1));
+  const Ref<Storage> place = offer.place_for(param, slot.pass, slot.bytes);
   ASSERT_TRUE(place);
-  EXPECT_EQ(place->data(), static_cast<std::byte*>(arena->data()) + room.offset);
-  EXPECT_FALSE(offer.place_for(param, room.pass, room.bytes)) << "a second time";
-  EXPECT_FALSE(offer.place_for(batch.images, room.pass, 64)) << "of something else";
+  EXPECT_EQ(place->data(), static_cast<std::byte*>(arena->data()) + slot.offset);
+  EXPECT_FALSE(offer.place_for(param, slot.pass, slot.bytes)) << "a second time";
+  EXPECT_FALSE(offer.place_for(batch.images, slot.pass, 64)) << "of something else";
 }
 
 TEST(PackedRooms, AnArenaGoesWithItsProgram) {
@@ -248,19 +248,19 @@ TEST(PackedRooms, NoValueLiesInARoomThatIsInUse) {
     if (value == kNoValue || plan.homes[value] != Home::kArena) return false;
     const ValueId block = plan.blocks[value];
     const std::size_t begin = plan.offsets[block];
-    return begin < room.offset + room.bytes && room.offset < begin + program.spec(block).bytes();
+    return begin < slot.offset + slot.bytes && slot.offset < begin + program.spec(block).bytes();
   };
   for (const PackedSlot& slot : plan.packed_slots) {
-    EXPECT_LE(room.offset + room.bytes, plan.arena_bytes);
+    EXPECT_LE(slot.offset + slot.bytes, plan.arena_bytes);
     for (std::size_t i = 0; i < program.nodes.size(); ++i) {
-      if (i > room.reader && i < room.writer) continue;
+      if (i > slot.reader && i < slot.writer) continue;
       for (const auto* values : {&program.nodes[i].inputs, &program.nodes[i].outputs}) {
-        for (const ValueId value : *values) EXPECT_FALSE(meets(value, room)) << "node " << i;
+        for (const ValueId value : *values) EXPECT_FALSE(meets(value, slot)) << "node " << i;
       }
     }
     for (const PackedSlot& other : plan.packed_slots) {
-      EXPECT_TRUE(&other == &room || other.offset >= room.offset + room.bytes ||
-                  room.offset >= other.offset + other.bytes);
+      EXPECT_TRUE(&other == &slot || other.offset >= slot.offset + slot.bytes ||
+                  slot.offset >= other.offset + other.bytes);
     }
   }
 }
