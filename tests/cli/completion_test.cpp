@@ -161,7 +161,7 @@ TEST_F(Completion, HasAScriptThatZshReads) {
   EXPECT_EQ(outcome.errors, "");
   const Words lines = lines_in(outcome.output);
   EXPECT_THAT(lines, Contains("--dtype=[bf16 or f16 (bf16)]:TEXT:(bf16 f16)"));
-  EXPECT_THAT(lines, Contains("--nesterov[Nesterov's, of sgd]"));
+  EXPECT_THAT(lines, Contains("--nesterov[Nesterov momentum of sgd]"));
   EXPECT_THAT(lines, Contains("--logdir=[Folder for TensorBoard]:TEXT:_files -/"));
   EXPECT_THAT(lines, Contains("--data=[digits, shapes, mnist:DIR, cifar10:DIR or images:DIR]:TEXT:"
                               "(digits shapes mnist\\: cifar10\\: images\\:)"));

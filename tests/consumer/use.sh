@@ -23,8 +23,9 @@ die() {
 rm -rf "$work_dir/source" "$work_dir"/by-*
 mkdir -p "$work_dir/source"
 cp "$source_dir/CMakeLists.txt" "$source_dir/main.cpp" "$work_dir/source/"
-# Every header that is installed can be included.
-(cd "$(pkg-config --variable=includedir mezzo)" && find mezzo -name '*.h' -printf '#include "%p"\n' | sort) \
+# Every header that is installed can be included, but for parts of others.
+(cd "$(pkg-config --variable=includedir mezzo)" &&
+  find mezzo -name '*.h' ! -name '*-inl.h' -printf '#include "%p"\n' | sort) \
   >"$work_dir/source/headers.cpp"
 
 # runs_with FORM PROGRAM: runs it, and sees that it takes the shared library if that was asked for, and no other.

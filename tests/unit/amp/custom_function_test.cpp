@@ -268,12 +268,12 @@ TEST(CustomFunction, WrongResultsSayWhatIsWrong) {
     };
   };
   const auto good = gives({ones({2})});
-  EXPECT_THAT(message_for(gives({}), good), HasSubstr("gives 0 results. Give 1 to 4"));
+  EXPECT_THAT(message_for(gives({}), good), HasSubstr("returns 0 results. Give 1 to 4"));
   EXPECT_THAT(message_for(gives({Tensor()}), good), HasSubstr("result 0 of the forward pass"));
   EXPECT_THAT(message_for(gives({arange(2, DType::kI64)}), good), HasSubstr("i64[2]"));
-  EXPECT_THAT(message_for(good, gives({})), HasSubstr("gives 0 gradients for 1 inputs"));
+  EXPECT_THAT(message_for(good, gives({})), HasSubstr("returns 0 gradients for 1 inputs"));
   EXPECT_THAT(message_for(good, gives({ones({3})})),
-              HasSubstr("gives f32[3] as the gradient of input 0, which is f32[2]"));
+              HasSubstr("returns f32[3] as the gradient of input 0, which is f32[2]"));
   EXPECT_THROW(CustomFunction(nullptr, good), ArgumentError);
   EXPECT_THROW(CustomFunction(good, good, {.cast_inputs = DType::kF64}), ArgumentError);
 }

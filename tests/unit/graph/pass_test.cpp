@@ -112,7 +112,7 @@ TEST(PassRunner, LooksAtTheProgramBeforeTheFirstPass) {
   program.nodes.pop_back();
   program.nodes.pop_back();
   EXPECT_THAT(message_of<ArgumentError>([&] { PassRunner({}).run(program); }),
-              HasSubstr("wrong before the first pass"));
+              HasSubstr("invalid before the first pass"));
 #ifdef NDEBUG
   EXPECT_NO_THROW(PassRunner({}, {.verify = false}).run(program));
 #else

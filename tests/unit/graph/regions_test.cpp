@@ -117,7 +117,7 @@ TEST(Regions, CallsThatAreLeftOutInMixedPrecisionAreNamed) {
         compile(shorter)({&x, 1});
       }),
       testing::HasSubstr("different calls when values have different dtypes: 1 when they are made "
-                         "in mixed precision, and 2 else. Decide by"));
+                         "in mixed precision, and 2 else. Decide only by"));
 }
 
 }  // namespace

@@ -127,10 +127,11 @@ TEST(GradWeightOfF32, IsLeftToOtherKernelsWhereThoseAreFaster) {
     const Tensor grad = randn({2, channels, 4, 4});
     const Tensor x = randn({2, channels, 8, 8});
     const Attrs attrs(Conv2dGradAttrs{{.stride = stride}, kernel, false});
+    Tensor weight = empty({channels, channels, kernel.h, kernel.w});
     const std::array<const Tensor*, 2> inputs{&grad, &x};
     return static_cast<bool>(
         kernels::conv::takes<kernels::conv::kGradWeight, kernels::conv::grad_weight_problem>(
-            {inputs, {}, attrs}));
+            {inputs, {&weight, 1}, attrs}));
   };
   EXPECT_EQ(takes(64, 3, 2), can);
   EXPECT_EQ(takes(67, {1, 3}, {1, 2}), can);
