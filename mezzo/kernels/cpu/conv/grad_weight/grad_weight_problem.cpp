@@ -16,7 +16,16 @@ Products products_for(DType dtype) {
 }
 
 Problem problem_of(const KernelArgs& args, Products products) {
-  return problem_of(conv::grad_weight_problem(args), products);
+  const Tensor& grad = args.input(0);
+  const Tensor& x = args.input(1);
+  const auto& attrs = args.attrs<Conv2dGradAttrs>();
+  return problem_of({.pass = conv::Pass::kGradWeight,
+                     .x = x.shape(),
+                     .weight = {grad.size(1), x.size(1), attrs.size.h, attrs.size.w},
+                     .y = grad.shape(),
+                     .attrs = attrs.conv,
+                     .dtype = x.dtype()},
+                    products);
 }
 
 Problem problem_of(const conv::Problem& of, Products products) {
