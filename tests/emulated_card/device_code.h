@@ -72,7 +72,10 @@ inline long long clock64() {
 }
 
 inline unsigned __float_as_uint(float x) { return std::bit_cast<unsigned>(x); }
-inline float __fmul_rn(float a, float b) { return a * b; }  // g++ forms no FMA across a call
+// The build contracts no products and sums into FMAs (-ffp-contract=off), so these round once each.
+inline float __fadd_rn(float a, float b) { return a + b; }
+inline float __fsub_rn(float a, float b) { return a - b; }
+inline float __fmul_rn(float a, float b) { return a * b; }
 inline int __ffs(int bits) { return __builtin_ffs(bits); }
 using std::isfinite;
 using std::isinf;
