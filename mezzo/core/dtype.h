@@ -21,6 +21,7 @@ enum class DType : std::uint8_t { kF32, kBf16, kF16, kF64, kI64, kI32, kU8, kBoo
 enum class NumberKind : std::uint8_t { kFloating, kInteger, kBool };
 
 // The properties of an element type.
+// NOLINTNEXTLINE(clang-analyzer-optin.performance.Padding): in the order in which rows are read
 struct DTypeInfo {
   DType dtype;
   const char* name;  // in logs, errors, options and files

@@ -15,8 +15,10 @@ TEST(StepExecution, IsCopied) {
         ++runs;
         body(input, labels);
       });
+  // NOLINTBEGIN(performance-unnecessary-copy-initialization): copies are what is tested
   StepExecution copy = made;
   const StepExecution fixed = copy;
+  // NOLINTEND(performance-unnecessary-copy-initialization)
   StepExecution assigned;
   EXPECT_FALSE(assigned);
   assigned = copy;
