@@ -64,7 +64,7 @@ TEST(Regions, CastsToTheDTypeThatIsThereLeaveTheOrderOfGradients) {
     const Tensor y = exp(x);
     const Tensor same = y.astype(DType::kF32);
     sum(y * 0.3 + same * 0.7 + (same * 1.7 + y * 1.9)).backward();
-    // NOLINTNEXTLINE(performance-unnecessary-copy-initialization): clear_grad() changes the original
+    // NOLINTNEXTLINE(performance-unnecessary-copy-initialization): the original changes
     Tensor grad = x.grad();
     x.clear_grad();
     return {grad};
