@@ -4,6 +4,7 @@
 
 #include "mezzo/amp/train_step.h"
 #include "mezzo/core/allocator.h"
+#include "mezzo/core/cpu.h"
 #include "mezzo/core/random.h"
 #include "mezzo/nn/linear.h"
 #include "mezzo/nn/loss.h"
@@ -90,8 +91,10 @@ TEST(NarrowOutput, OfManyClassesTakesLessMemoryThanF32) {
     step(x, zeros({256}, DType::kI64));
     return cpu_allocator().stats().peak_bytes - before;
   };
-  // Logits and their gradient take most of the memory.
-  EXPECT_LT(peak_of(DType::kBf16), peak_of(DType::kF32) * 3 / 4);
+  // Logits and their gradient take most of the memory. CPUs that multiply bf16 no faster than f32 widen the gradient for
+  // its matrix products, which takes back what the narrow logits saved.
+  const std::int64_t full = peak_of(DType::kF32);
+  EXPECT_LT(peak_of(DType::kBf16), has_fast_bf16() ? full * 3 / 4 : full);
 }
 
 }  // namespace
