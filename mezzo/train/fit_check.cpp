@@ -79,16 +79,14 @@ data::Batch batch_of_step(Fit& fit, std::int64_t step) {
   data::Batch batch;
   fit.loader.seek({.epoch = fit.loader.position().epoch, .step = step});
   fit.loader.next(batch);
-  check_batch(batch);
   return batch;
 }
 
 // Runs the smallest part of a batch through network and loss.
 void try_part(Fit& fit, const data::Batch& batch, std::int64_t examples) {
   const std::int64_t part = smallest_part(fit, examples);
-  const Device device = fit.model.net().device();
-  fit.model.train_step().try_forward(slice(batch.images.to(device), 0, 0, part),
-                                     slice(batch.labels.to(device), 0, 0, part));
+  const Batch all = step_batch_of(batch).to(fit.model.net().device());
+  fit.model.train_step().try_forward(all.slice(0, part));
 }
 
 // A loss may need outputs that a network only has in training. Then a batch of any size fails here,

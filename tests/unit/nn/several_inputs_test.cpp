@@ -161,6 +161,28 @@ TEST(SeveralInputs, AHookKeepsTheNumberOfTensors) {
   }
 }
 
+// The outermost hook of what is called from outside of modules.
+TEST(SeveralInputs, AHookAroundAllModules) {
+  class Count final : public ForwardHook {
+   public:
+    Tensors around(Module& module, const Tensors& inputs, const Forward& forward) override {
+      paths.push_back(module.path());
+      return forward(inputs);
+    }
+    std::vector<std::string> paths;
+  };
+  TwoTowers net;
+  const auto count = std::make_shared<Count>();
+  {
+    const AroundModules around(count);
+    net({randn({2, 4}), randn({2, 4}), mask_of({2, 4})});
+    net.left(randn({2, 4}));
+  }
+  net.right(randn({2, 4}));
+  EXPECT_THAT(count->paths, ElementsAre("", "left"));
+  EXPECT_THROW(AroundModules(nullptr), ArgumentError);
+}
+
 // Modules with several named call forms.
 TEST(SeveralInputs, RunEntersTheModule) {
   class Named final : public Module {
