@@ -53,8 +53,7 @@ void Batch::check_rows() const {
 }
 
 Batch Batch::slice(std::int64_t begin, std::int64_t end) const {
-  return changed(*this,
-                 [&](const Tensor& tensor) { return mezzo::slice(tensor, 0, begin, end); });
+  return changed(*this, [&](const Tensor& tensor) { return mezzo::slice(tensor, 0, begin, end); });
 }
 
 Batch Batch::to(Device device) const {
@@ -69,7 +68,8 @@ BatchLayout layout_of(const Batch& batch) {
 
 nn::Tensors tensors_of(const Batch& batch) {
   nn::Tensors tensors;
-  each_of(batch, [&](const Tensor& tensor, const char*, std::size_t) { tensors.push_back(tensor); });
+  each_of(batch,
+          [&](const Tensor& tensor, const char*, std::size_t) { tensors.push_back(tensor); });
   return tensors;
 }
 

@@ -11,10 +11,8 @@
 #include <string>
 #include <vector>
 
-#include "mezzo/amp/batch.h"
 #include "mezzo/amp/forward.h"
 #include "mezzo/amp/grad_scaler.h"
-#include "mezzo/amp/loss_function.h"
 #include "mezzo/amp/loss_of_batch.h"
 #include "mezzo/amp/loss_parts.h"
 #include "mezzo/amp/loss_scale_manager.h"
@@ -103,10 +101,9 @@ struct TrainStepResult {
 class TrainStep {
  public:
   // Throws ArgumentError unless micro_batches and max_grad_norm are positive. Warns if loss scaling
-  // is on for a bf16 network, which does not need it.
+  // is on for a bf16 network, which does not need it. A LossOfBatch calls the network itself.
   TrainStep(nn::Module& net, LossFunction loss, optim::Optimizer& optimizer, GradScaler scaler,
             TrainStepOptions options = {});
-  // For a loss that is a function of a batch and calls the network itself.
   TrainStep(nn::Module& net, const LossOfBatch& loss, optim::Optimizer& optimizer,
             GradScaler scaler, TrainStepOptions options = {});
 
