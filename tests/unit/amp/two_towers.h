@@ -19,14 +19,13 @@ namespace mezzo::test {
 inline constexpr std::int64_t kTowerWords = 11;
 inline constexpr std::int64_t kTowerWidth = 8;
 
-// One encoder for words [n, t]: [n, width].
+// One encoder of vectors [n, width].
 class Tower final : public nn::Module {
  public:
-  explicit Tower(nn::Embedding& words) : words_(words) { add("dropout", dropout_), add("fc", fc_); }
-  Tensor forward(const Tensor& tokens) override { return fc_(dropout_(mean(words_(tokens), {1}))); }
+  Tower() { add("dropout", dropout_), add("fc", fc_); }
+  Tensor forward(const Tensor& x) override { return fc_(dropout_(x)); }
 
  private:
-  nn::Embedding& words_;  // its owner adds it
   nn::Dropout dropout_{0.25};
   nn::Linear fc_{kTowerWidth, kTowerWidth};
 };
@@ -40,14 +39,14 @@ class TwoTowers final : public nn::Module {
     nn::tie(*this, "next.weight", "words.weight");
   }
   nn::Tensors forward_all(const nn::Tensors& inputs) override {
-    const Tensor a = query(inputs[0]);
-    const Tensor b = text(inputs[1]);
+    const Tensor a = query(mean(words(inputs[0]), {1}));
+    const Tensor b = text(mean(words(inputs[1]), {1}));
     return {a, b, next(b)};
   }
 
   nn::Embedding words{kTowerWords, kTowerWidth};
-  Tower query{words};
-  Tower text{words};
+  Tower query;
+  Tower text;
   nn::Linear next{kTowerWidth, kTowerWords, false};
 };
 
