@@ -8,10 +8,14 @@ MEAN, DEVIATION = (0.4914, 0.4822, 0.4465), (0.2023, 0.1994, 0.2010)
 TOLERANCE = 1e-4  # of the largest logit
 
 
-def run(path, images):
+def run_named(path, inputs, outputs=None):
     import onnxruntime
     session = onnxruntime.InferenceSession(str(path), providers=["CPUExecutionProvider"])
-    return session.run(None, {"input": images})[0]
+    return session.run(outputs, inputs)
+
+
+def run(path, images):
+    return run_named(path, {"input": images})[0]
 
 
 def assert_close(found, expected):
@@ -60,5 +64,17 @@ def operations(folder):
                  numpy.load(folder / "rows.npy"))
 
 
+def several(folder):
+    """a network of several inputs and results, with a tied weight"""
+    import numpy
+    common.files("onnx", folder)
+    inputs = {"x0": "ids", "images": "images", "hidden": "hidden"}
+    found = run_named(folder / "several.onnx",
+                      {name: numpy.load(folder / f"{file}.npy") for name, file in inputs.items()},
+                      ["seen", "logits"])
+    assert_close(found[0], numpy.load(folder / "seen.npy"))
+    assert_close(found[1], numpy.load(folder / "logits.npy"))
+
+
 if __name__ == "__main__":
-    common.main(["numpy", "onnxruntime"], [*map(check_of, MODELS), operations])
+    common.main(["numpy", "onnxruntime"], [*map(check_of, MODELS), operations, several])

@@ -94,6 +94,40 @@ class Tokens final : public nn::Module {
   Tensor places_ = arange(5, DType::kI64);
 };
 
+// ids: i64 [n, 5]; images: [n, 4]; hidden: bool [n, 4]. The logits of the ids by the table itself,
+// and the images without what is hidden.
+class Several final : public nn::Module {
+ public:
+  Several() {
+    add("table", table_), add("head", head_);
+    nn::tie(*this, "head.weight", "table.weight");
+  }
+  nn::Tensors forward_all(const nn::Tensors& inputs) override {
+    return {head_(table_(inputs[0])), masked_fill(relu(inputs[1]), inputs[2], -1)};
+  }
+
+ private:
+  nn::Embedding table_{7, 4};
+  nn::Linear head_{4, 7, false};
+};
+
+void write_several(const std::string& folder, const Tensor& ids) {
+  Several net;
+  const Tensor images = randn({2, 4});
+  const Tensor hidden = gt(randn({2, 4}), 0);
+  const interchange::OnnxSignature signature{
+      .inputs = {{.example = {5}, .dtype = DType::kI64},
+                 {.example = {4}, .name = "images"},
+                 {.example = {4}, .dtype = DType::kBool, .name = "hidden"}},
+      .results = {"logits", "seen"}};
+  interchange::export_onnx(net, signature, folder + "/several.onnx");
+  const nn::Tensors results = net({ids, images, hidden});
+  io::write_npy(folder + "/images.npy", images);
+  io::write_npy(folder + "/hidden.npy", hidden);
+  io::write_npy(folder + "/logits.npy", results[0]);
+  io::write_npy(folder + "/seen.npy", results[1]);
+}
+
 void write_onnx(const std::string& folder) {
   manual_seed(1);
   Operations net;
@@ -107,6 +141,7 @@ void write_onnx(const std::string& folder) {
   interchange::export_onnx(tokens, {5}, folder + "/tokens.onnx", {.input = DType::kI64});
   io::write_npy(folder + "/ids.npy", ids);
   io::write_npy(folder + "/rows.npy", tokens(ids));
+  write_several(folder, ids);
 }
 
 // A PNG file with one white pixel.
