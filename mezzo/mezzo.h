@@ -132,6 +132,7 @@
 #include "mezzo/train/moving_average.h"
 #include "mezzo/train/optimizer_names.h"
 #include "mezzo/train/optimizer_of.h"
+#include "mezzo/train/optimizer_table.h"
 #include "mezzo/train/reduce_lr.h"
 #include "mezzo/train/run.h"
 #include "mezzo/train/run_options.h"

@@ -3,7 +3,7 @@
 //
 //   amp::half_parameters(net, DType::kBf16);
 //   amp::auto_mixed_precision(net, amp::Level::kO2, DType::kBf16);  // activations, too
-//   optim::AdamW optimizer(net.parameters(), {.param_update = optim::ParamUpdate::kKahan});
+//   optim::Lion optimizer(net.parameters(), {.param_update = optim::ParamUpdate::kKahan});
 //
 // The dtype of the parameters and that of the computation are set separately. Without an autocast
 // region an operation computes in the widest dtype of its operands, which for f32 images is f32. A
