@@ -123,8 +123,8 @@ std::string text_of(const LossScaling& scaling) {
 
 LossScaling::Kind LossScaling::kind_for(const amp::Policy& policy) const {
   if (kind != Kind::kDefault) return kind;
-  // bf16 has f32's range: its gradients do not underflow, so scaling is not needed.
-  return policy.dtype() == DType::kF16 ? Kind::kDynamic : Kind::kNone;
+  // In f32's range gradients do not underflow, so scaling is not needed.
+  return has_narrow_range(policy.dtype()) ? Kind::kDynamic : Kind::kNone;
 }
 
 Configuration configuration_of(const RunOptions& options) {

@@ -18,7 +18,8 @@
 
 namespace mezzo::train {
 
-// How gradients are scaled. By default f16 scales dynamically and bf16 not at all.
+// How gradients are scaled. By default, dtypes of a narrow range scale dynamically, others not at
+// all.
 struct LossScaling {
   enum class Kind : std::uint8_t { kDefault, kNone, kDynamic, kStatic };
   Kind kind = Kind::kDefault;
