@@ -1,11 +1,11 @@
-// MindSpore's build_train_network(): settings that follow from a level.
+#include "mezzo/amp/names/build_train_network.h"
+
 #include <algorithm>
 #include <optional>
 #include <utility>
 
 #include "mezzo/amp/level.h"
 #include "mezzo/amp/module_precision.h"
-#include "mezzo/amp/train_step.h"
 #include "mezzo/core/log.h"
 
 namespace mezzo::amp {
