@@ -26,8 +26,8 @@ class BatchNorm : public Module {
   // Throws ArgumentError unless channels > 0.
   explicit BatchNorm(std::int64_t channels, BatchNormOptions options = {});
 
-  // The result has the shape and dtype of x. Throws ArgumentError unless x is f32 or in 16 bits, and
-  // has the layer's rank and number of channels, and in training for less than two values per
+  // The result has the shape and dtype of x. Throws ArgumentError unless x is f32 or in 16 bits,
+  // and has the layer's rank and number of channels, and in training for less than two values per
   // channel.
   Tensor forward(const Tensor& x) override;
   // relu(forward(x)), in one pass over memory.

@@ -24,8 +24,8 @@ struct HalfUpdate {
       random{};  // for kStochastic: element i is rounded with the 16-bit number i from here
 };
 
-// One parameter's tensors, of one shape and dense in one format. The parameter is f32 or in 16 bits;
-// its gradient is f32, or in the parameter's dtype; state is f32.
+// One parameter's tensors, of one shape and dense in one format. The parameter is f32 or in 16
+// bits; its gradient is f32, or in the parameter's dtype; state is f32.
 struct UpdateTensors {
   Tensor param{};
   Tensor grad{};
