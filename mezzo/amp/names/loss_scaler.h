@@ -13,11 +13,11 @@ namespace mezzo::amp {
 
 // True if no element of any tensor is infinite or NaN. Exact: finite elements are reported as
 // finite even if their sum is not. One pass over memory; undefined tensors are skipped. Throws
-// ArgumentError for tensors that are not f32, bf16 or f16, or not dense.
+// ArgumentError for tensors that are not f32 or in 16 bits, or not dense.
 using mezzo::all_finite;
 
 // Multiplies losses and divides gradients by a scale. Results are f32 whatever the input dtype: in
-// f16 the scale itself would be infinite from 2^16 on, and gradients zero from 2^25 on.
+// a narrow range the scale itself would be infinite from 2^16 on, and gradients zero from 2^25 on.
 //
 //   DynamicLossScaler scaler(1024, 2, 50);
 //   scaler.scale(loss).backward();

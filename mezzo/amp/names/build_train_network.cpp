@@ -1,11 +1,11 @@
-// MindSpore's build_train_network(): settings that follow from a level.
+#include "mezzo/amp/names/build_train_network.h"
+
 #include <algorithm>
 #include <optional>
 #include <utility>
 
 #include "mezzo/amp/level.h"
 #include "mezzo/amp/module_precision.h"
-#include "mezzo/amp/train_step.h"
 #include "mezzo/core/log.h"
 
 namespace mezzo::amp {
@@ -17,10 +17,10 @@ std::optional<Policy> policy_for(Level level, const TrainNetworkOptions& options
   const DType model_type = options.cast_model_type.value_or(casts ? options.dtype : DType::kF32);
   const bool keeps = options.keep_batchnorm_fp32.value_or(level == Level::kO2);
   // At O0 the dtype is not used.
-  check_arg(level == Level::kO0 || is_lower(options.dtype), "build_train_network",
-            "dtype must be bf16 or f16, it is ", options.dtype);
-  check_arg(model_type == DType::kF32 || is_lower(model_type), "build_train_network",
-            "cast_model_type must be f32, bf16 or f16, it is ", model_type);
+  check_arg(level == Level::kO0 || is_lower(options.dtype), "build_train_network", "dtype must be ",
+            lower_dtypes(), ", it is ", options.dtype);
+  check_arg(is_trainable(model_type), "build_train_network", "cast_model_type must be ",
+            trainable_dtypes(), ", it is ", model_type);
   if (is_lower(model_type)) {
     return Policy{.level = keeps ? Level::kO2 : Level::kO3,
                   .lower = model_type,

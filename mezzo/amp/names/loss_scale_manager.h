@@ -53,10 +53,6 @@ class DynamicLossScaleManager : public LossScaleManager {
                                    std::int64_t scale_window = 2000);
 };
 
-// Throws ArgumentError unless the interval is 0. A scale whose gradients are not checked must not
-// grow: nothing would stop it.
-void check_unchecked_growth(const char* op, std::int64_t growth_interval);
-
 // The rules of MindSpore's dynamic scaling, with its errors; messages begin with `op`.
 LossScaleOptions mindspore_options(const char* op, double scale, std::int64_t scale_factor,
                                    std::int64_t scale_window);

@@ -1,7 +1,7 @@
-#include "mezzo/amp/loss_scaler.h"
+#include "mezzo/amp/names/loss_scaler.h"
 
 #include "mezzo/amp/autocast.h"
-#include "mezzo/amp/loss_scale_manager.h"
+#include "mezzo/amp/names/loss_scale_manager.h"
 #include "mezzo/ops/arithmetic.h"
 
 namespace mezzo::amp {

@@ -1,4 +1,4 @@
-#include "mezzo/amp/loss_scale_manager.h"
+#include "mezzo/amp/names/loss_scale_manager.h"
 
 #include "mezzo/core/error.h"
 
@@ -17,12 +17,6 @@ LossScaleManager::LossScaleManager(const LossScaleOptions& options, bool drop_ov
     : state_(std::make_shared<LossScaleState>(options)),
       drop_overflow_update_(drop_overflow_update) {
   if (!drop_overflow_update) check_unchecked_growth("LossScaleManager", options.growth_interval);
-}
-
-void check_unchecked_growth(const char* op, std::int64_t growth_interval) {
-  check_arg(growth_interval == 0, op,
-            "a scale without overflow checks would only grow: ", "growth_interval ",
-            growth_interval, ". Set it to 0, or check for overflow");
 }
 
 void LossScaleManager::update_loss_scale(bool overflow) {
