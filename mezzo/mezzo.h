@@ -2,13 +2,16 @@
 #pragma once
 
 #include "mezzo/amp/autocast.h"
+#include "mezzo/amp/batch.h"
 #include "mezzo/amp/buffer_snapshot.h"
 #include "mezzo/amp/custom_function.h"
+#include "mezzo/amp/forward.h"
 #include "mezzo/amp/grad_scaler.h"
 #include "mezzo/amp/gradient_histogram.h"
 #include "mezzo/amp/gradient_statistics.h"
 #include "mezzo/amp/half_parameters.h"
 #include "mezzo/amp/loss_function.h"
+#include "mezzo/amp/loss_of_batch.h"
 #include "mezzo/amp/loss_scale.h"
 #include "mezzo/amp/module_precision.h"
 #include "mezzo/amp/names/build_train_network.h"

@@ -168,6 +168,16 @@ Plan make_plan(nn::Module& net, const Tensor& input, const Policy& policy) {
   });
 }
 
+Plan make_plan(nn::Module& net, const LossOfBatch& loss, const Batch& batch, const Policy& policy) {
+  check_arg(loss != nullptr, "plan", "the loss is null. Give one");
+  const nn::Inference inference(net);
+  const LossOfBatch under_policy = loss.with_regions(net, policy);
+  return make_plan([&] {
+    Batch own = batch;
+    under_policy(own);
+  });
+}
+
 std::string describe_casts(const PlannedOp& op) {
   std::string text;
   for (const PlannedCast& cast : op.casts) {

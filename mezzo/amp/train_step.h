@@ -11,8 +11,9 @@
 #include <string>
 #include <vector>
 
+#include "mezzo/amp/forward.h"
 #include "mezzo/amp/grad_scaler.h"
-#include "mezzo/amp/loss_function.h"
+#include "mezzo/amp/loss_of_batch.h"
 #include "mezzo/amp/loss_parts.h"
 #include "mezzo/amp/policy.h"
 #include "mezzo/amp/step_buffers.h"
@@ -23,13 +24,6 @@
 #include "mezzo/optim/optimizer.h"
 
 namespace mezzo::amp {
-
-// The network's output in f32, computed under the policy, or in the caller's region if there is
-// none. Compute the loss outside of the region: it is in f32 at every level.
-Tensor forward(nn::Module& net, const Tensor& input, const std::optional<Policy>& policy);
-// Like forward(), for a loss that may read 16-bit outputs as they are.
-Tensor forward_for(const LossFunction& loss, nn::Module& net, const Tensor& input,
-                   const std::optional<Policy>& policy);
 
 // What happens to a step whose loss is infinite or NaN. Then data or activations are not finite,
 // and a smaller scale would not change that.
@@ -46,10 +40,10 @@ struct TrainStepOptions {
   // The policy of a region around the forward pass; O0 casts nothing. Empty: the region in which
   // the step is called, if any. Settings of the network itself win.
   std::optional<Policy> policy{};
-  // The number of parts into which a batch is split. Their gradients are summed before the one
-  // update, all at one scale and in f32 whatever the dtype of the parameters. Only one part at a
-  // time needs memory for activations. Loss and gradients are those of the whole batch, whatever a
-  // part counts (loss_function.h). Batch norm normalises each part by itself.
+  // The number of parts into which all tensors of a batch are split. Their gradients are summed
+  // before the one update, all at one scale and in f32 whatever the dtype of the parameters. Only
+  // one part at a time needs memory for activations. Loss and gradients are those of the whole
+  // batch, whatever a part counts (loss_function.h). Batch norm normalises each part by itself.
   std::int64_t micro_batches = 1;
   // Gradients are clipped to this norm after they were unscaled.
   std::optional<double> max_grad_norm{};
@@ -106,19 +100,24 @@ struct TrainStepResult {
 class TrainStep {
  public:
   // Throws ArgumentError unless micro_batches and max_grad_norm are positive. Warns if loss scaling
-  // is on for a bf16 network, which does not need it.
+  // is on for a bf16 network, which does not need it. A LossOfBatch calls the network itself.
   TrainStep(nn::Module& net, LossFunction loss, optim::Optimizer& optimizer, GradScaler scaler,
             TrainStepOptions options = {});
+  TrainStep(nn::Module& net, const LossOfBatch& loss, optim::Optimizer& optimizer,
+            GradScaler scaler, TrainStepOptions options = {});
 
   // Runs one step on a batch. The gradients of the network's and of the optimizer's parameters are
   // dropped before and afterwards, even after an exception, which in graph mode may leave some
   // parameters updated (docs/graph.md). Throws ArgumentError if there are fewer examples than
-  // micro-batches. Throws it in every process if several train together and their scales differ.
+  // micro-batches, or if tensors of a batch that is split have different numbers of rows. Throws it
+  // in every process if several train together and their scales differ.
   TrainStepResult operator()(const Tensor& input, const Tensor& labels);
+  TrainStepResult operator()(const Batch& batch);
 
   // Runs the forward pass and the loss of a batch in inference mode. Throws what they would throw
   // in a step, as far as training mode makes no difference, and changes nothing.
   void try_forward(const Tensor& input, const Tensor& labels);
+  void try_forward(const Batch& batch);
 
   // Throws ArgumentError if the optimizer holds none of the network's parameters, for example after
   // half_parameters(), which replaces them: it would train nothing. The first step checks this;
@@ -151,13 +150,12 @@ class TrainStep {
 
   // The body of a step. It may be captured, so everything in it besides calls of operations is host
   // work, and reports through result_.
-  void run(const Tensor& input, const Tensor& labels);
-  void execute(const Tensor& input, const Tensor& labels);
-  StepMode mode() const;
+  void run(const Batch& batch);
+  void execute(const Batch& batch);
+  StepMode mode(const Batch& batch) const;
   // These return false if a loss is not finite and the step is skipped.
-  bool accumulate(const Tensor& input, const Tensor& labels, const LossParts::Whole& whole,
-                  double share);
-  bool accumulate_all(const Tensor& input, const Tensor& labels);
+  bool accumulate(const Batch& part, const LossParts::Whole& whole, double share);
+  bool accumulate_all(const Batch& batch);
   bool take_losses();
   double mean_loss(const Tensor& loss) const;
   void add_loss(double loss, double weight);

@@ -58,19 +58,18 @@ CapturedStep capture_step(const PlanOptions& options, const train::RunOptions& r
       *optimizer, train::make_scaler(run.loss_scale, run.policy), {.policy = policy});
   const std::int64_t images = options.batch_size.value_or(kDefaultImages);
   CapturedStep captured{.input = {images, usual.in_channels, size, size}};
-  step.set_execution([&](const amp::StepBody& body, const amp::StepMode& /*mode*/,
-                         const Tensor& input, const Tensor& labels) {
-    const auto call = [&](std::span<const Tensor> batch) {
-      body(batch[0], batch[1]);
-      return std::vector<Tensor>{};
-    };
-    const Tensor batch[] = {input, labels};
-    const graph::CompileOptions compile{.networks = {net.get()}};
-    const graph::StepPrograms programs = graph::capture_programs(call, batch, compile);
-    captured.report = graph::report_on(programs);
-    if (!options.dot.empty()) captured.dot = graph::to_dot(programs.improved);
-    if (!options.text.empty()) captured.text = graph::to_text(programs.improved);
-  });
+  step.set_execution(
+      [&](const amp::StepBody& body, const amp::StepMode& /*mode*/, std::span<const Tensor> batch) {
+        const auto call = [&](std::span<const Tensor> tensors) {
+          body(tensors);
+          return std::vector<Tensor>{};
+        };
+        const graph::CompileOptions compile{.networks = {net.get()}};
+        const graph::StepPrograms programs = graph::capture_programs(call, batch, compile);
+        captured.report = graph::report_on(programs);
+        if (!options.dot.empty()) captured.dot = graph::to_dot(programs.improved);
+        if (!options.text.empty()) captured.text = graph::to_text(programs.improved);
+      });
   step(to_format(zeros(captured.input), Format::kChannelsLast), zeros({images}, DType::kI64));
   captured.net = std::move(net);
   return captured;

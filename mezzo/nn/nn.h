@@ -7,6 +7,7 @@
 #include "mezzo/nn/conv.h"           // IWYU pragma: export
 #include "mezzo/nn/dropout.h"        // IWYU pragma: export
 #include "mezzo/nn/embedding.h"      // IWYU pragma: export
+#include "mezzo/nn/forward_hook.h"   // IWYU pragma: export
 #include "mezzo/nn/freeze.h"         // IWYU pragma: export
 #include "mezzo/nn/group_norm.h"     // IWYU pragma: export
 #include "mezzo/nn/inference.h"      // IWYU pragma: export
@@ -18,4 +19,5 @@
 #include "mezzo/nn/module.h"         // IWYU pragma: export
 #include "mezzo/nn/pooling.h"        // IWYU pragma: export
 #include "mezzo/nn/recompute.h"      // IWYU pragma: export
+#include "mezzo/nn/tie.h"            // IWYU pragma: export
 #include "mezzo/nn/upsample.h"       // IWYU pragma: export

@@ -60,12 +60,18 @@ LossScaleManager manager_for(Level level, DType dtype, const TrainNetworkOptions
 
 TrainStep build_train_network(nn::Module& net, LossFunction loss, optim::Optimizer& optimizer,
                               const TrainNetworkOptions& options) {
+  return build_train_network(net, LossOfBatch::of(std::move(loss), net, options.step.policy),
+                             optimizer, options);
+}
+
+TrainStep build_train_network(nn::Module& net, const LossOfBatch& loss, optim::Optimizer& optimizer,
+                              const TrainNetworkOptions& options) {
   const Level level = level_named(options.level, "build_train_network");
   check_step_options(options.step);
   const std::optional<Policy> policy = policy_for(level, options);
   GradScaler scaler(manager_for(level, dtype_of(net, policy), options));
   if (policy.has_value()) set_policy(net, *policy);
-  return {net, std::move(loss), optimizer, std::move(scaler), options.step};
+  return {net, loss, optimizer, std::move(scaler), options.step};
 }
 
 }  // namespace mezzo::amp

@@ -44,6 +44,8 @@ struct TrainNetworkOptions {
 // default, as at O1, auto and O3, and at O0 if the network was set to f16 before.
 TrainStep build_train_network(nn::Module& net, LossFunction loss, optim::Optimizer& optimizer,
                               const TrainNetworkOptions& options = {});
+TrainStep build_train_network(nn::Module& net, const LossOfBatch& loss, optim::Optimizer& optimizer,
+                              const TrainNetworkOptions& options = {});
 
 // The name that this class had first, after MindSpore's.
 using TrainOneStepWithLossScale = TrainStep;
