@@ -18,4 +18,5 @@
 #include "mezzo/nn/module.h"         // IWYU pragma: export
 #include "mezzo/nn/pooling.h"        // IWYU pragma: export
 #include "mezzo/nn/recompute.h"      // IWYU pragma: export
+#include "mezzo/nn/tie.h"            // IWYU pragma: export
 #include "mezzo/nn/upsample.h"       // IWYU pragma: export
