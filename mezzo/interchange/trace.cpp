@@ -6,6 +6,7 @@
 #include "mezzo/nn/inference.h"
 #include "mezzo/ops/dispatcher/call.h"
 #include "mezzo/ops/dispatcher/call_listener.h"
+#include "mezzo/ops/recurrent.h"
 
 namespace mezzo::interchange {
 namespace {
@@ -46,6 +47,7 @@ Trace trace_forward(nn::Module& net, const Tensor& input) {
   // ONNX has no autocast regions: what they lower is f32 there.
   const nn::WithoutPrecisionHooks in_f32;
   const WithoutPrecisionHook outside;
+  const StepByStep recurrent_layers;  // whose steps have no operator that takes given gates
   Trace trace{.input = input, .output = {}, .calls = {}};
   Recorder recorder(trace.calls);
   recorder.check_unchanged(input);
