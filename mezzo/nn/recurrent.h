@@ -72,9 +72,9 @@ class Recurrent : public Module {
 // Long short-term memory; see lstm() in mezzo/ops/recurrent.h. The rows of the weights are those of
 // the gates i, f, g and o.
 //
-// Called with one tensor, the result is that of Recurrent::forward(). Called with several,
-// lstm({x, lengths, h0, c0}), of which all but the first may be undefined or left out, the results
-// are {sequence, h_n, c_n}:
+// Called with a tensor, the result is that of Recurrent::forward(). Called with a list of tensors,
+// lstm({x, lengths, h0, c0}), of which all but the first may be undefined or left out (with x alone
+// it is lstm(Tensors{x})), the results are {sequence, h_n, c_n}:
 //   lengths   integers [b] from 0 to t. Results past the end of a sequence are 0, and its bits are
 //             those that it has by itself. What x holds there must be finite, and has no influence.
 //   h0, c0    [layers * d, b, h]: the states before the first step; zeros if undefined
