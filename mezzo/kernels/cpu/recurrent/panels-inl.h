@@ -57,21 +57,23 @@ void pack_panel(const MatrixView<T>& m, std::int64_t first, float* out) {
 // out[r][0 .. panel_columns()) = rows[r] * panel, for R rows of `terms` values. Each sum is added
 // up in the order of its terms, whatever R is.
 template <int R>
-HWY_INLINE void multiply_panel_rows(const float* rows, std::int64_t terms, const float* panel,
-                                    float* out) {
+void multiply_panel_rows(const float* rows, std::int64_t terms, const float* panel, float* out) {
   F32Vec low[R];
   F32Vec high[R];
+#pragma GCC unroll 8
   for (int r = 0; r < R; ++r) low[r] = high[r] = hn::Zero(F32());
   const std::int64_t step = lanes();
   for (std::int64_t k = 0; k < terms; ++k) {
     const auto a = load(panel + 2 * k * step);
     const auto b = load(panel + (2 * k + 1) * step);
+#pragma GCC unroll 8
     for (int r = 0; r < R; ++r) {
       const auto value = hn::Set(F32(), rows[r * terms + k]);
       low[r] = hn::MulAdd(value, a, low[r]);
       high[r] = hn::MulAdd(value, b, high[r]);
     }
   }
+#pragma GCC unroll 8
   for (int r = 0; r < R; ++r) {
     store(low[r], out + 2 * r * step);
     store(high[r], out + (2 * r + 1) * step);
