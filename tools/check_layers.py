@@ -43,6 +43,7 @@ ROOMS = {
     "kernels/cpu/norm": SHARED,
     "kernels/cpu/optim": SHARED,
     "kernels/cpu/onednn": SHARED,
+    "kernels/cpu/recurrent": SHARED,
     "kernels/cpu/pool": SHARED | {"kernels/cpu/norm"},
     "kernels/cpu/attention": SHARED,
     "kernels/cpu/gemm": SHARED | {"kernels/cpu/norm"},

@@ -19,6 +19,7 @@
 #include "mezzo/nn/module.h"         // IWYU pragma: export
 #include "mezzo/nn/pooling.h"        // IWYU pragma: export
 #include "mezzo/nn/recompute.h"      // IWYU pragma: export
+#include "mezzo/nn/recurrent.h"      // IWYU pragma: export
 #include "mezzo/nn/rms_norm.h"       // IWYU pragma: export
 #include "mezzo/nn/tie.h"            // IWYU pragma: export
 #include "mezzo/nn/upsample.h"       // IWYU pragma: export
