@@ -84,6 +84,7 @@
 #include "mezzo/models/resnet20.h"
 #include "mezzo/nn/nn.h"
 #include "mezzo/ops/arithmetic.h"
+#include "mezzo/ops/attention.h"
 #include "mezzo/ops/batch_norm.h"
 #include "mezzo/ops/binary_cross_entropy.h"
 #include "mezzo/ops/cast.h"
