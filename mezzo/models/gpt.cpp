@@ -55,6 +55,7 @@ GptOptions GptOptions::tiny() {
   options.vocabulary = 256;
   return options;
 }
+GptOptions GptOptions::gpt2() { return {}; }
 GptOptions GptOptions::medium() { return sized(24, 16, 1024); }
 GptOptions GptOptions::large() { return sized(36, 20, 1280); }
 GptOptions GptOptions::xl() { return sized(48, 25, 1600); }

@@ -21,6 +21,7 @@ struct GptOptions {
   double eps = 1e-5;     // of the norms
 
   static GptOptions tiny();    // 6 layers, 6 heads, width 384, a vocabulary of 256 bytes
+  static GptOptions gpt2();    // GPT-2 124M
   static GptOptions medium();  // GPT-2 355M
   static GptOptions large();   // GPT-2 774M
   static GptOptions xl();      // GPT-2 1558M

@@ -87,6 +87,10 @@ Tensor Llama::forward(const Tensor& tokens) {
 }
 
 std::vector<NamedTensor> Llama::from_file(std::vector<NamedTensor> tensors) const {
+  // Older files have the wavelengths of rope().
+  std::erase_if(tensors, [](const NamedTensor& entry) {
+    return entry.name.ends_with(".rotary_emb.inv_freq");
+  });
   for (NamedTensor& entry : tensors) {
     const bool is_whole = entry.name == kLlamaHead || entry.name.starts_with(kBodyPrefix);
     if (!is_whole) entry.name.insert(0, kBodyPrefix);

@@ -40,6 +40,8 @@ class Vit::Heads : public nn::Module {
   nn::Linear head_;
 };
 
+VitOptions VitOptions::base() { return {}; }
+
 VitOptions VitOptions::small() {
   VitOptions options;
   options.heads = 6;

@@ -21,6 +21,7 @@ struct VitOptions {
   double dropout = 0;            // of the embeddings, the activation and the branches
   double attention_dropout = 0;  // of probabilities
 
+  static VitOptions base();   // vit_b_16
   static VitOptions small();  // vit_s_16: 6 heads, width 384
   static VitOptions tiny();   // vit_ti_16: 3 heads, width 192
 };
