@@ -54,7 +54,7 @@ void print_times(const train::RunOptions& run, const train::ExampleKind& example
             result.step_ms_median, result.step_ms_min, result.step_ms_max, result.steps);
   write_out("  phases    forward {:.3f} ms, backward {:.3f} ms, update {:.3f} ms (medians)\n",
             result.forward_ms_median, result.backward_ms_median, result.update_ms_median);
-  write_out("  rate      {:.1f} {}/s", result.images_per_s, name_of_examples(example.shape));
+  write_out("  rate      {:.1f} {}/s", result.images_per_s, train::name_of_examples(example.shape));
   if (example.is_tokens()) write_out(", {:.0f} tokens/s", tokens_per_s(example, result));
   write_out("\n");
   if (result.skipped_steps > 0) {

@@ -21,5 +21,6 @@
 #include "mezzo/nn/positions.h"             // IWYU pragma: export
 #include "mezzo/nn/recompute.h"             // IWYU pragma: export
 #include "mezzo/nn/swi_glu.h"               // IWYU pragma: export
+#include "mezzo/nn/tie.h"                   // IWYU pragma: export
 #include "mezzo/nn/transformer.h"           // IWYU pragma: export
 #include "mezzo/nn/upsample.h"              // IWYU pragma: export

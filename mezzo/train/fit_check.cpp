@@ -25,12 +25,14 @@ std::string in_examples(std::int64_t count) {
 // change running statistics.
 class FindSingleValues final : public nn::ForwardHook {
  public:
-  Tensor around(nn::Module& module, const Tensor& x, const Forward& forward) override {
+  nn::Tensors around(nn::Module& module, const nn::Tensors& inputs,
+                     const Forward& forward) override {
     const auto& norm = dynamic_cast<const nn::BatchNorm&>(module);
+    const Tensor& x = inputs.front();
     const std::int64_t channels = x.rank() >= 2 ? x.size(1) : 0;
     const std::int64_t values = channels > 0 ? x.numel() / channels : 0;
     if (values * distributed::process_count(norm.processes()) == 1) found_.push_back(&module);
-    return forward(x);
+    return forward(inputs);
   }
   const std::vector<const nn::Module*>& found() const { return found_; }
 
