@@ -116,6 +116,7 @@
 #include "mezzo/ops/update/param_update.h"
 #include "mezzo/ops/upsample.h"
 #include "mezzo/optim/adam.h"
+#include "mezzo/optim/decay_groups.h"
 #include "mezzo/optim/gradients.h"
 #include "mezzo/optim/learning_rate.h"
 #include "mezzo/optim/lion.h"
