@@ -7,6 +7,7 @@
 #include "mezzo/nn/f16_range.h"
 #include "mezzo/nn/group_norm.h"
 #include "mezzo/nn/layer_norm.h"
+#include "mezzo/nn/rms_norm.h"
 #include "mezzo/ops/cast.h"
 
 namespace mezzo::amp {
@@ -17,7 +18,8 @@ using Arrays = std::unordered_set<const TensorImpl*>;
 bool is_normalization(const nn::Module& module) {
   return dynamic_cast<const nn::BatchNorm*>(&module) != nullptr ||
          dynamic_cast<const nn::GroupNorm*>(&module) != nullptr ||
-         dynamic_cast<const nn::LayerNorm*>(&module) != nullptr;
+         dynamic_cast<const nn::LayerNorm*>(&module) != nullptr ||
+         dynamic_cast<const nn::RmsNorm*>(&module) != nullptr;
 }
 
 // The parameters of normalisation layers, which may be shared with others.

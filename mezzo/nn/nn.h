@@ -20,6 +20,7 @@
 #include "mezzo/nn/pooling.h"               // IWYU pragma: export
 #include "mezzo/nn/positions.h"             // IWYU pragma: export
 #include "mezzo/nn/recompute.h"             // IWYU pragma: export
+#include "mezzo/nn/rms_norm.h"              // IWYU pragma: export
 #include "mezzo/nn/swi_glu.h"               // IWYU pragma: export
 #include "mezzo/nn/tie.h"                   // IWYU pragma: export
 #include "mezzo/nn/transformer.h"           // IWYU pragma: export
