@@ -45,7 +45,6 @@ std::vector<Sample> attention_samples() {
 
 std::vector<ErrorSample> attention_errors() {
   const SampleInput x{{2, 3, 4, 8}};
-  const SampleInput none{.shape = {}, .absent = true};
   const AttentionAttrs causal{.causal = true};
   return {
       {{{{2, 3, 8}}, x, x}, AttentionAttrs{}, "q must have 4 dimensions"},
