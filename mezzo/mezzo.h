@@ -79,6 +79,7 @@
 #include "mezzo/io/tensorboard.h"
 #include "mezzo/models/gpt.h"
 #include "mezzo/models/lenet5.h"
+#include "mezzo/models/llama.h"
 #include "mezzo/models/mlp.h"
 #include "mezzo/models/model.h"
 #include "mezzo/models/resnet.h"
