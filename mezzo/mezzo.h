@@ -135,6 +135,7 @@
 #include "mezzo/train/checkpointing.h"
 #include "mezzo/train/configuration.h"
 #include "mezzo/train/early_stopping.h"
+#include "mezzo/train/example.h"
 #include "mezzo/train/fine_tuning.h"
 #include "mezzo/train/metrics.h"
 #include "mezzo/train/model.h"

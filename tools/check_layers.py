@@ -42,6 +42,7 @@ ROOMS = {
     "kernels/cpu/optim": SHARED,
     "kernels/cpu/onednn": SHARED,
     "kernels/cpu/pool": SHARED | {"kernels/cpu/norm"},
+    "kernels/cpu/attention": SHARED,
     "kernels/cpu/gemm": SHARED | {"kernels/cpu/norm"},
     "kernels/cpu/conv": SHARED | {"kernels/cpu/onednn"},
     "kernels/cpu/conv/as_gemm": METHOD,

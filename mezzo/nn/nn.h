@@ -9,6 +9,7 @@
 #include "mezzo/nn/embedding.h"             // IWYU pragma: export
 #include "mezzo/nn/freeze.h"                // IWYU pragma: export
 #include "mezzo/nn/group_norm.h"            // IWYU pragma: export
+#include "mezzo/nn/heads.h"                 // IWYU pragma: export
 #include "mezzo/nn/inference.h"             // IWYU pragma: export
 #include "mezzo/nn/init.h"                  // IWYU pragma: export
 #include "mezzo/nn/layer_norm.h"            // IWYU pragma: export
