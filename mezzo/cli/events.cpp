@@ -34,6 +34,11 @@ Json data_fields(const train::RunOptions& options) {
           {"workers", options.workers}};
 }
 
+Json size_fields(const train::ExampleKind& example) {
+  if (example.is_tokens()) return {{"tokens", example.shape[0]}};
+  return {{"image_size", example.shape[1]}};
+}
+
 Json step_fields(const train::RunOptions& options) {
   const train::OptimizerOptions& optimizer = options.optimizer;
   const train::OptimizerInfo& reads = train::info_of(optimizer.kind);

@@ -126,6 +126,8 @@ struct RunOptions {
   // Height and width to which images are resized. 0: the data set's own size; for generated input,
   // which has none, the model's usual size.
   std::int64_t image_size = 0;
+  // The length of sequences, for models that read tokens. 0: the model's usual.
+  std::int64_t tokens = 0;
   OptimizerOptions optimizer{};
   ScheduleOptions schedule{};
   WatchOptions watch{};
