@@ -163,14 +163,14 @@ Policy with_options(Policy policy, const Names& names, const MixedPrecisionOptio
 }
 
 void check_lower(DType dtype) {
-  check_arg(is_lower(dtype), "amp", "the lower dtype must be bf16 or f16, it is ", dtype);
+  check_arg(is_lower(dtype), "amp", "the lower dtype must be ", lower_dtypes(), ", it is ", dtype);
 }
 
 }  // namespace
 
 nn::Module& to_float(nn::Module& module, DType dtype) {
-  check_arg(dtype == DType::kF32 || is_lower(dtype), "to_float",
-            "a module can compute in f32, bf16 or f16, not in ", dtype);
+  check_arg(is_trainable(dtype), "to_float", "a module can compute in ", trainable_dtypes(),
+            ", not in ", dtype);
   set_hook(module, {.level = Level::kO3, .lower = dtype}, true);
   return module;
 }

@@ -9,6 +9,7 @@
 #include "mezzo/nn/inference.h"
 #include "mezzo/ops/dispatcher/grad_mode.h"
 #include "mezzo/ops/losses.h"
+#include "mezzo/ops/shape_ops.h"
 
 namespace mezzo::amp {
 namespace {
@@ -160,6 +161,10 @@ Plan make_plan(nn::Module& net, const Tensor& input, const Policy& policy) {
     {
       const Autocast region(policy);
       logits = net(input);
+    }
+    // The logits of tokens, [n, t, classes].
+    if (!is_floating(input.dtype()) && logits.rank() == input.rank() + 1) {
+      logits = flatten(logits, 0, -2);
     }
     Shape places = logits.shape();
     if (places.rank() > 1) places.erase(1);

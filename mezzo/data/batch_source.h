@@ -23,7 +23,7 @@ struct LoaderPosition {
 
 struct Batch {
   // All tensors are on the source's device.
-  Tensor images{};  // network input; for a DataLoader f32, bf16 or f16 [n, c, h, w]
+  Tensor images{};  // network input; for a DataLoader [n, c, h, w] in f32 or 16 bits
   Tensor labels{};  // targets of the loss; undefined if the source has none
   std::vector<std::int64_t> indices{};  // of the examples, within their set
   // Further inputs of the network and further targets, [n, ...], in the source's order.

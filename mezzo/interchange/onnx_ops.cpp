@@ -243,6 +243,7 @@ std::string same(OnnxGraph& graph, const TracedCall& /*call*/, const char* /*typ
 constexpr Translation kTranslations[] = {
     {"abs", "Abs", plain},
     {"add", "Add", plain},
+    {"add_residual", "Add", plain},
     {"affine", nullptr, affine},
     {"avg_pool2d", "AveragePool", layers::avg_pool2d},
     {"batch_norm", "BatchNormalization", layers::batch_norm},

@@ -7,6 +7,7 @@
 #include "mezzo/nn/inference.h"
 #include "mezzo/ops/dispatcher/call.h"
 #include "mezzo/ops/dispatcher/call_listener.h"
+#include "mezzo/ops/recurrent.h"
 
 namespace mezzo::interchange {
 namespace {
@@ -52,6 +53,7 @@ Trace trace(nn::Module& net, const nn::Tensors& inputs,
   const nn::WithoutPrecisionHooks in_f32;
   const WithoutPrecisionHook outside;
   Trace trace{.inputs = inputs, .outputs = {}, .calls = {}};
+  const StepByStep recurrent_layers;  // whose steps have no operator that takes given gates
   Recorder recorder(trace.calls);
   for (const Tensor& input : inputs) recorder.check_unchanged(input);
   const ListenToCalls listening(recorder);

@@ -15,7 +15,7 @@
 #include <string>
 #include <vector>
 
-#include "mezzo/amp/train_step.h"
+#include "mezzo/amp/names/build_train_network.h"
 #include "mezzo/data/batch_source.h"
 #include "mezzo/train/callback.h"
 #include "mezzo/train/metrics.h"

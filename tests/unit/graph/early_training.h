@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "mezzo/amp/half_parameters.h"
+#include "mezzo/amp/names/build_train_network.h"
 #include "mezzo/amp/train_step.h"
 #include "mezzo/core/random.h"
 #include "mezzo/graph/compile.h"

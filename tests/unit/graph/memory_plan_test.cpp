@@ -4,6 +4,7 @@
 
 #include <gtest/gtest.h>
 
+#include "mezzo/amp/names/build_train_network.h"
 #include "mezzo/amp/train_step.h"
 #include "mezzo/core/cpu.h"
 #include "mezzo/core/random.h"
