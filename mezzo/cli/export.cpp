@@ -23,10 +23,9 @@ struct ExportOptions {
 
 train::ExampleKind example_of(const ExportOptions& options) {
   train::ExampleKind example = train::usual_example(options.run);
-  check_arg(!example.is_tokens() || options.channels == 0, "--channels", options.run.model,
-            " reads tokens, which have no channels. Leave it out");
-  check_arg(!example.next_tokens || options.classes == 0, "--classes", options.run.model,
-            " gives tokens, whose number of kinds is fixed. Leave it out");
+  check_arg(!example.is_tokens() || (options.channels == 0 && options.classes == 0),
+            options.channels != 0 ? "--channels" : "--classes", options.run.model,
+            " reads tokens, whose number of kinds is fixed. Leave it out");
   if (options.channels != 0) example.shape[0] = options.channels;
   if (options.classes != 0) example.classes = options.classes;
   return example;

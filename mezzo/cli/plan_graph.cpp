@@ -74,8 +74,8 @@ CapturedStep capture_step(const PlanOptions& options, const train::RunOptions& r
         if (!options.text.empty()) captured.text = graph::to_text(programs.improved);
       });
   const Tensor input = train::zero_examples(example.shape, count, kCpuDevice);
-  // Next tokens have the shape of the tokens.
-  const Tensor labels = example.next_tokens ? input : zeros({count}, DType::kI64);
+  // The labels of tokens have the shape of the tokens.
+  const Tensor labels = example.is_tokens() ? input : zeros({count}, DType::kI64);
   step(example.is_tokens() ? input : to_format(input, Format::kChannelsLast), labels);
   captured.net = std::move(net);
   return captured;

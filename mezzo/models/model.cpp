@@ -7,7 +7,6 @@
 #include "mezzo/models/mlp.h"
 #include "mezzo/models/resnet.h"
 #include "mezzo/models/resnet20.h"
-#include "mezzo/models/text_lstm.h"
 #include "mezzo/models/vit.h"
 
 namespace mezzo::models {
@@ -28,10 +27,6 @@ constexpr ModelConfig kImageNet{.in_channels = 3, .num_classes = 1000, .image_si
 constexpr ModelConfig kBytes{.tokens = 256, .vocabulary = 256};
 // A step of the default batch with all 1024 positions would need more than 100 GB.
 constexpr ModelConfig kGpt2Tokens{.tokens = 64, .vocabulary = 50257};
-constexpr ModelConfig kTexts{.num_classes = 2,
-                             .tokens = 128,
-                             .vocabulary = TextLstmConfig{}.vocabulary,
-                             .classifies_texts = true};
 
 template <class Model>
 std::unique_ptr<nn::Module> make(const ModelConfig& config) {
@@ -60,12 +55,6 @@ std::unique_ptr<nn::Module> make_gpt(const ModelConfig& config) {
   return std::make_unique<Gpt>(sizes);
 }
 
-std::unique_ptr<nn::Module> make_text_lstm(const ModelConfig& config) {
-  TextLstmConfig sizes{.num_classes = config.num_classes};
-  if (config.vocabulary > 0) sizes.vocabulary = config.vocabulary;
-  return std::make_unique<TextLstm>(sizes);
-}
-
 constexpr Entry kModels[] = {
     {"lenet5", make<LeNet5>, kDigits},
     {"mlp", make<Mlp>, kDigits},
@@ -83,7 +72,6 @@ constexpr Entry kModels[] = {
     {"gpt2-medium", make_gpt<GptOptions::medium>, kGpt2Tokens},
     {"gpt2-large", make_gpt<GptOptions::large>, kGpt2Tokens},
     {"gpt2-xl", make_gpt<GptOptions::xl>, kGpt2Tokens},
-    {"text-lstm", make_text_lstm, kTexts},
 };
 
 const Entry& find_model(std::string_view name) {

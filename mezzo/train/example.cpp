@@ -23,19 +23,11 @@ Tensor generated_tokens(const Shape& shape, std::int64_t vocabulary) {
 
 data::Batch generated_sequences(const ExampleKind& kind, std::int64_t n) {
   const std::int64_t t = kind.shape[0];
-  const Tensor tokens = generated_tokens({n, t + 1}, kind.vocabulary);
+  const Tensor tokens = generated_tokens({n, t + 1}, kind.classes);
   data::Batch batch;
   batch.images = contiguous(slice(tokens, 1, 0, t));
   batch.labels = contiguous(slice(tokens, 1, 1, t + 1));
   return batch;
-}
-
-// [n]: 0, 1, 2, ..., beginning again after the last class.
-Tensor classes_in_turn(std::int64_t n, std::int64_t classes) {
-  Tensor labels = empty({n}, DType::kI64);
-  auto* label = labels.mutable_data<std::int64_t>();
-  for (std::int64_t i = 0; i < n; ++i) label[i] = i % classes;
-  return labels;
 }
 
 }  // namespace
@@ -45,15 +37,12 @@ ExampleKind usual_example(const RunOptions& options) {
   if (usual.is_for_tokens()) {
     check_arg(options.image_size == 0, "--image-size", options.model,
               " reads tokens, not images. Use --tokens");
-    return {.shape = {options.tokens > 0 ? options.tokens : usual.tokens},
-            .classes = usual.classifies_texts ? usual.num_classes : usual.vocabulary,
-            .vocabulary = usual.vocabulary,
-            .next_tokens = !usual.classifies_texts};
+    return {{options.tokens > 0 ? options.tokens : usual.tokens}, usual.vocabulary};
   }
   check_arg(options.tokens == 0, "--tokens", options.model,
             " reads images, not tokens. Use --image-size");
   const std::int64_t size = options.image_size > 0 ? options.image_size : usual.image_size;
-  return {.shape = {usual.in_channels, size, size}, .classes = usual.num_classes};
+  return {{usual.in_channels, size, size}, usual.num_classes};
 }
 
 void check_reads_images(const RunOptions& options) {
@@ -70,15 +59,13 @@ Tensor zero_examples(const Shape& shape, std::int64_t n, Device device) {
 }
 
 data::Batch generated_batch(const ExampleKind& kind, std::int64_t n) {
-  if (kind.next_tokens) return generated_sequences(kind, n);
+  if (kind.is_tokens()) return generated_sequences(kind, n);
   data::Batch batch;
-  if (kind.is_tokens()) {
-    batch.images = generated_tokens({n, kind.shape[0]}, kind.vocabulary);
-  } else {
-    const Shape& image = kind.shape;
-    batch.images = to_format(randn({n, image[0], image[1], image[2]}), Format::kChannelsLast);
-  }
-  batch.labels = classes_in_turn(n, kind.classes);
+  const Shape& image = kind.shape;
+  batch.images = to_format(randn({n, image[0], image[1], image[2]}), Format::kChannelsLast);
+  batch.labels = empty({n}, DType::kI64);
+  auto* label = batch.labels.mutable_data<std::int64_t>();
+  for (std::int64_t i = 0; i < n; ++i) label[i] = i % kind.classes;
   return batch;
 }
 

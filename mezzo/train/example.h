@@ -11,9 +11,7 @@ namespace mezzo::train {
 // The shape of an example is [channels, height, width] of an image, or [tokens] of a sequence.
 struct ExampleKind {
   Shape shape{};
-  std::int64_t classes = 0;     // of the labels: of next tokens, the vocabulary
-  std::int64_t vocabulary = 0;  // of tokens
-  bool next_tokens = false;     // whether the labels are the next tokens, not a class
+  std::int64_t classes = 0;  // of the labels: for tokens, the vocabulary
 
   bool is_tokens() const { return shape.rank() == 1; }
 };
@@ -30,8 +28,8 @@ void check_reads_images(const RunOptions& options);
 // Zeros for n examples of that shape: f32 images, or i64 tokens.
 Tensor zero_examples(const Shape& shape, std::int64_t n, Device device);
 
-// n made-up examples with labels: normal pixels, or tokens in random order, of classes in turn; for
-// language models, tokens with those that follow them.
+// n made-up examples with labels: normal pixels of classes in turn, or tokens in random order with
+// the tokens that follow them.
 data::Batch generated_batch(const ExampleKind& kind, std::int64_t n);
 
 // `images` or `sequences`.

@@ -134,10 +134,8 @@ models::ModelConfig config_of(const RunOptions& options, const Shape& example,
                               std::int64_t classes) {
   models::ModelConfig config{.zero_init_residual = options.zero_init_residual};
   if (example.rank() == 1) {
-    const models::ModelConfig usual = models::usual_config(options.model);
     config.tokens = example[0];
-    config.vocabulary = usual.classifies_texts ? usual.vocabulary : classes;
-    if (usual.classifies_texts) config.num_classes = classes;
+    config.vocabulary = classes;
   } else {
     config.in_channels = example[0];
     config.num_classes = classes;

@@ -21,7 +21,7 @@ std::unique_ptr<amp::GradientStatistics> make_statistics(nn::Module& net,
                                             .activations = options.activation_gradients});
 }
 
-// The loss of classes, or of next tokens. For a class per sequence NextTokenLoss is the former.
+// The loss of classes, or of next tokens.
 amp::LossFunction loss_for(const Shape& example, CrossEntropyOptions options) {
   if (example.rank() == 1) return nn::NextTokenLoss(std::move(options));
   return nn::CrossEntropyLoss(std::move(options));

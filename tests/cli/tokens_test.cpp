@@ -32,19 +32,6 @@ TEST_F(Tokens, BenchCountsSequencesAndTokens) {
                    16 * result["images_per_s"].get<double>());
 }
 
-// Labels are classes of sequences, not tokens.
-TEST_F(Tokens, AClassifierOfTexts) {
-  const Outcome bench =
-      run("bench --model text-lstm --tokens 6 --batch-size 2 --steps 1 --warmup 1 --quiet");
-  EXPECT_EQ(bench.status, 0) << bench.errors;
-  EXPECT_THAT(bench.output, HasSubstr("text-lstm 6 tokens at O2/bf16, batch 2\n"));
-  const Outcome plan = run("plan text-lstm --tokens 6");
-  EXPECT_EQ(plan.status, 0) << plan.errors;
-  EXPECT_THAT(plan.output, HasSubstr("lstm"));
-  const Outcome graph = run("plan text-lstm --tokens 6 --graph");
-  EXPECT_EQ(graph.status, 0) << graph.errors;
-}
-
 // What the stream of the layers is computed in, and why.
 TEST_F(Tokens, PlanShowsTheResidualStream) {
   const Json add = [&] {

@@ -28,7 +28,6 @@ ModelConfig small_config(const std::string& name) {
   if (usual_config(name).is_for_tokens()) {
     config.tokens = 4;
     config.vocabulary = 5;
-    config.classifies_texts = usual_config(name).classifies_texts;
   }
   return config;
 }
@@ -38,14 +37,9 @@ Tensor example_of(const ModelConfig& config, std::int64_t n) {
   return randn({n, config.in_channels, config.image_size, config.image_size});
 }
 
-// Whether the network gives logits of next tokens.
-bool gives_tokens(const ModelConfig& config) {
-  return config.is_for_tokens() && !config.classifies_texts;
-}
-
 // The loss of a batch of two, whatever the network reads.
 Tensor loss_of(const ModelConfig& config, const Tensor& logits) {
-  if (gives_tokens(config)) return nn::NextTokenLoss()(logits, example_of(config, 2));
+  if (config.is_for_tokens()) return nn::NextTokenLoss()(logits, example_of(config, 2));
   return nn::CrossEntropyLoss()(logits, from_values<std::int64_t>({1, 4}, {2}));
 }
 
@@ -56,7 +50,7 @@ TEST_P(EveryModel, GradientsReachEveryParameterAndEvaluationChangesNothing) {
   const ModelConfig config = small_config(GetParam());
   const auto model = create(GetParam(), config);
   const Tensor logits = (*model)(example_of(config, 2));
-  EXPECT_EQ(logits.shape(), gives_tokens(config) ? Shape({2, 4, 5}) : Shape({2, 5}));
+  EXPECT_EQ(logits.shape(), config.is_for_tokens() ? Shape({2, 4, 5}) : Shape({2, 5}));
   loss_of(config, logits).backward();
   for (const NamedTensor& parameter : model->named_parameters()) {
     ASSERT_TRUE(parameter.tensor.grad().defined()) << parameter.name;
@@ -117,7 +111,7 @@ TEST(Create, ErrorsSayWhatIsPossible) {
     EXPECT_STREQ(error.what(),
                  "[model] there is no model `resnet19`. Choose one of lenet5, mlp, resnet20, "
                  "resnet18, resnet34, resnet50, resnet101, resnet50_cifar, vit_ti_16, vit_s_16, "
-                 "vit_b_16, gpt-tiny, gpt2, gpt2-medium, gpt2-large, gpt2-xl, text-lstm");
+                 "vit_b_16, gpt-tiny, gpt2, gpt2-medium, gpt2-large, gpt2-xl");
   }
   EXPECT_THROW(create("lenet5", {.image_size = 64}), ArgumentError);
   EXPECT_THROW(create("mlp", {.num_classes = 0}), ArgumentError);
