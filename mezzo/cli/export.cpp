@@ -23,9 +23,10 @@ struct ExportOptions {
 
 train::ExampleKind example_of(const ExportOptions& options) {
   train::ExampleKind example = train::usual_example(options.run);
-  check_arg(!example.is_tokens() || (options.channels == 0 && options.classes == 0),
-            options.channels != 0 ? "--channels" : "--classes", options.run.model,
-            " reads tokens, whose number of kinds is fixed. Leave it out");
+  check_arg(!example.is_tokens() || options.channels == 0, "--channels", options.run.model,
+            " reads tokens, not images. Leave it out");
+  check_arg(!example.predicts_tokens || options.classes == 0, "--classes", "those of ",
+            options.run.model, " are its vocabulary. Leave it out");
   if (options.channels != 0) example.shape[0] = options.channels;
   if (options.classes != 0) example.classes = options.classes;
   return example;

@@ -34,7 +34,7 @@ using graph::Phase;
 constexpr std::int64_t kDefaultExamples = 2;
 
 amp::LossFunction loss_of(const train::ExampleKind& example) {
-  if (example.is_tokens()) return nn::NextTokenLoss();
+  if (example.predicts_tokens) return nn::NextTokenLoss();
   return [](const Tensor& logits, const Tensor& labels) { return cross_entropy(logits, labels); };
 }
 
@@ -74,8 +74,8 @@ CapturedStep capture_step(const PlanOptions& options, const train::RunOptions& r
         if (!options.text.empty()) captured.text = graph::to_text(programs.improved);
       });
   const Tensor input = train::zero_examples(example.shape, count, kCpuDevice);
-  // The labels of tokens have the shape of the tokens.
-  const Tensor labels = example.is_tokens() ? input : zeros({count}, DType::kI64);
+  // The labels of a language model have the shape of its tokens.
+  const Tensor labels = example.predicts_tokens ? input : zeros({count}, DType::kI64);
   step(example.is_tokens() ? input : to_format(input, Format::kChannelsLast), labels);
   captured.net = std::move(net);
   return captured;

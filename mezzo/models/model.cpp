@@ -7,6 +7,7 @@
 #include "mezzo/models/mlp.h"
 #include "mezzo/models/resnet.h"
 #include "mezzo/models/resnet20.h"
+#include "mezzo/models/text_lstm.h"
 #include "mezzo/models/vit.h"
 
 namespace mezzo::models {
@@ -19,12 +20,14 @@ struct Entry {
   Create create;
   ModelConfig usual;  // what it was designed for
   bool has_residual_blocks = false;
+  bool predicts_tokens = false;
 };
 
 constexpr ModelConfig kDigits{.in_channels = 1, .num_classes = 10, .image_size = 28};
 constexpr ModelConfig kCifar{.in_channels = 3, .num_classes = 10, .image_size = 32};
 constexpr ModelConfig kImageNet{.in_channels = 3, .num_classes = 1000, .image_size = 224};
 constexpr ModelConfig kBytes{.tokens = 256, .vocabulary = 256};
+constexpr ModelConfig kTexts{.num_classes = 2, .tokens = 128, .vocabulary = 10000};
 // A step of the default batch with all 1024 positions would need more than 100 GB.
 constexpr ModelConfig kGpt2Tokens{.tokens = 64, .vocabulary = 50257};
 
@@ -55,6 +58,12 @@ std::unique_ptr<nn::Module> make_gpt(const ModelConfig& config) {
   return std::make_unique<Gpt>(sizes);
 }
 
+std::unique_ptr<nn::Module> make_text_lstm(const ModelConfig& config) {
+  TextLstmConfig sizes{.num_classes = config.num_classes};
+  if (config.vocabulary > 0) sizes.vocabulary = config.vocabulary;
+  return std::make_unique<TextLstm>(sizes);
+}
+
 constexpr Entry kModels[] = {
     {"lenet5", make<LeNet5>, kDigits},
     {"mlp", make<Mlp>, kDigits},
@@ -67,11 +76,12 @@ constexpr Entry kModels[] = {
     {"vit_ti_16", make_vit<VitOptions::tiny>, kImageNet},
     {"vit_s_16", make_vit<VitOptions::small>, kImageNet},
     {"vit_b_16", make_vit<VitOptions::base>, kImageNet},
-    {"gpt-tiny", make_gpt<GptOptions::tiny>, kBytes},
-    {"gpt2", make_gpt<GptOptions::gpt2>, kGpt2Tokens},
-    {"gpt2-medium", make_gpt<GptOptions::medium>, kGpt2Tokens},
-    {"gpt2-large", make_gpt<GptOptions::large>, kGpt2Tokens},
-    {"gpt2-xl", make_gpt<GptOptions::xl>, kGpt2Tokens},
+    {"text-lstm", make_text_lstm, kTexts},
+    {"gpt-tiny", make_gpt<GptOptions::tiny>, kBytes, false, true},
+    {"gpt2", make_gpt<GptOptions::gpt2>, kGpt2Tokens, false, true},
+    {"gpt2-medium", make_gpt<GptOptions::medium>, kGpt2Tokens, false, true},
+    {"gpt2-large", make_gpt<GptOptions::large>, kGpt2Tokens, false, true},
+    {"gpt2-xl", make_gpt<GptOptions::xl>, kGpt2Tokens, false, true},
 };
 
 const Entry& find_model(std::string_view name) {
@@ -98,6 +108,8 @@ std::unique_ptr<nn::Module> create(std::string_view name, const ModelConfig& con
             "network, or leave zero_init_residual out");
   return entry.create(config);
 }
+
+bool predicts_tokens(std::string_view name) { return find_model(name).predicts_tokens; }
 
 ModelConfig usual_config(std::string_view name) { return find_model(name).usual; }
 

@@ -12,7 +12,7 @@
 namespace mezzo::models {
 
 // The task of a network, and its initialisation. Networks for images read [n, in_channels,
-// image_size, image_size] of num_classes kinds; language models read i64 tokens.
+// image_size, image_size] of num_classes kinds; others read i64 tokens [n, tokens].
 struct ModelConfig {
   std::int64_t in_channels = 3;
   std::int64_t num_classes = 10;
@@ -21,9 +21,10 @@ struct ModelConfig {
   // pass on their input until they have learnt something (Goyal et al.: "Accurate, large minibatch
   // SGD: training ImageNet in 1 hour", 2017, section 5.1).
   bool zero_init_residual = false;
-  // For language models, which ignore the numbers above and which others ignore: sequences of up to
-  // `tokens` tokens out of `vocabulary`. 0: the usual numbers of the model. More tokens than it
-  // usually has positions make it one with more positions.
+  // For networks that read tokens, which others ignore: sequences of up to `tokens` tokens out of
+  // `vocabulary`. 0: the usual numbers of the model. More tokens than it usually has positions make
+  // it one with more positions. Such networks ignore channels and image size, and language models,
+  // whose classes are the vocabulary, num_classes.
   std::int64_t tokens = 0;
   std::int64_t vocabulary = 0;
 
@@ -36,6 +37,9 @@ struct ModelConfig {
 // listing the names, if there is no such network. Also throws it if the network cannot take such
 // images, or has no residual blocks for zero_init_residual, and for negative numbers of tokens.
 std::unique_ptr<nn::Module> create(std::string_view name, const ModelConfig& config = {});
+
+// Whether it is a language model, whose labels are the next tokens. Throws like create().
+bool predicts_tokens(std::string_view name);
 
 // What a network was designed for: 28x28 grey digits, CIFAR-10, ImageNet, or sequences of tokens.
 // Throws like create().

@@ -21,13 +21,11 @@ Tensor generated_tokens(const Shape& shape, std::int64_t vocabulary) {
   return tokens;
 }
 
-data::Batch generated_sequences(const ExampleKind& kind, std::int64_t n) {
-  const std::int64_t t = kind.shape[0];
-  const Tensor tokens = generated_tokens({n, t + 1}, kind.classes);
-  data::Batch batch;
-  batch.images = contiguous(slice(tokens, 1, 0, t));
-  batch.labels = contiguous(slice(tokens, 1, 1, t + 1));
-  return batch;
+Tensor labels_in_turn(std::int64_t n, std::int64_t classes) {
+  Tensor labels = empty({n}, DType::kI64);
+  auto* label = labels.mutable_data<std::int64_t>();
+  for (std::int64_t i = 0; i < n; ++i) label[i] = i % classes;
+  return labels;
 }
 
 }  // namespace
@@ -37,12 +35,16 @@ ExampleKind usual_example(const RunOptions& options) {
   if (usual.is_for_tokens()) {
     check_arg(options.image_size == 0, "--image-size", options.model,
               " reads tokens, not images. Use --tokens");
-    return {{options.tokens > 0 ? options.tokens : usual.tokens}, usual.vocabulary};
+    const bool predicts = models::predicts_tokens(options.model);
+    return {.shape = {options.tokens > 0 ? options.tokens : usual.tokens},
+            .classes = predicts ? usual.vocabulary : usual.num_classes,
+            .vocabulary = usual.vocabulary,
+            .predicts_tokens = predicts};
   }
   check_arg(options.tokens == 0, "--tokens", options.model,
             " reads images, not tokens. Use --image-size");
   const std::int64_t size = options.image_size > 0 ? options.image_size : usual.image_size;
-  return {{usual.in_channels, size, size}, usual.num_classes};
+  return {.shape = {usual.in_channels, size, size}, .classes = usual.num_classes};
 }
 
 void check_reads_images(const RunOptions& options) {
@@ -59,13 +61,17 @@ Tensor zero_examples(const Shape& shape, std::int64_t n, Device device) {
 }
 
 data::Batch generated_batch(const ExampleKind& kind, std::int64_t n) {
-  if (kind.is_tokens()) return generated_sequences(kind, n);
+  const Shape& shape = kind.shape;
   data::Batch batch;
-  const Shape& image = kind.shape;
-  batch.images = to_format(randn({n, image[0], image[1], image[2]}), Format::kChannelsLast);
-  batch.labels = empty({n}, DType::kI64);
-  auto* label = batch.labels.mutable_data<std::int64_t>();
-  for (std::int64_t i = 0; i < n; ++i) label[i] = i % kind.classes;
+  if (!kind.is_tokens()) {
+    batch.images = to_format(randn({n, shape[0], shape[1], shape[2]}), Format::kChannelsLast);
+    batch.labels = labels_in_turn(n, kind.classes);
+    return batch;
+  }
+  const Tensor tokens = generated_tokens({n, shape[0] + 1}, kind.vocabulary);
+  batch.images = contiguous(slice(tokens, 1, 0, shape[0]));
+  batch.labels = kind.predicts_tokens ? contiguous(slice(tokens, 1, 1, shape[0] + 1))
+                                      : labels_in_turn(n, kind.classes);
   return batch;
 }
 

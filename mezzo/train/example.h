@@ -11,7 +11,9 @@ namespace mezzo::train {
 // The shape of an example is [channels, height, width] of an image, or [tokens] of a sequence.
 struct ExampleKind {
   Shape shape{};
-  std::int64_t classes = 0;  // of the labels: for tokens, the vocabulary
+  std::int64_t classes = 0;      // of the labels
+  std::int64_t vocabulary = 0;   // of tokens
+  bool predicts_tokens = false;  // the label of each token is the next one, not one for all
 
   bool is_tokens() const { return shape.rank() == 1; }
 };
@@ -28,8 +30,8 @@ void check_reads_images(const RunOptions& options);
 // Zeros for n examples of that shape: f32 images, or i64 tokens.
 Tensor zero_examples(const Shape& shape, std::int64_t n, Device device);
 
-// n made-up examples with labels: normal pixels of classes in turn, or tokens in random order with
-// the tokens that follow them.
+// n made-up examples with labels: normal pixels, or tokens in random order; classes in turn, or
+// the tokens that follow.
 data::Batch generated_batch(const ExampleKind& kind, std::int64_t n);
 
 // `images` or `sequences`.

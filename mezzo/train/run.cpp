@@ -133,12 +133,11 @@ namespace {
 models::ModelConfig config_of(const RunOptions& options, const Shape& example,
                               std::int64_t classes) {
   models::ModelConfig config{.zero_init_residual = options.zero_init_residual};
+  config.num_classes = classes;
   if (example.rank() == 1) {
     config.tokens = example[0];
-    config.vocabulary = classes;
   } else {
     config.in_channels = example[0];
-    config.num_classes = classes;
     config.image_size = example[1];
   }
   return config;

@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "mezzo/graph/train_step.h"
+#include "mezzo/models/model.h"
 #include "mezzo/nn/batch_norm.h"
 #include "mezzo/nn/recompute.h"
 #include "mezzo/train/fine_tuning.h"
@@ -22,14 +23,14 @@ std::unique_ptr<amp::GradientStatistics> make_statistics(nn::Module& net,
 }
 
 // The loss of classes, or of next tokens.
-amp::LossFunction loss_for(const Shape& example, CrossEntropyOptions options) {
-  if (example.rank() == 1) return nn::NextTokenLoss(std::move(options));
+amp::LossFunction loss_for(const std::string& model, CrossEntropyOptions options) {
+  if (models::predicts_tokens(model)) return nn::NextTokenLoss(std::move(options));
   return nn::CrossEntropyLoss(std::move(options));
 }
 
-amp::LossFunction training_loss(const Shape& example, const RunOptions& options) {
-  return loss_for(example, {.label_smoothing = options.loss.label_smoothing,
-                            .class_weights = class_weights_of(options.loss, options.device)});
+amp::LossFunction training_loss(const RunOptions& options) {
+  return loss_for(options.model, {.label_smoothing = options.loss.label_smoothing,
+                                  .class_weights = class_weights_of(options.loss, options.device)});
 }
 
 void recompute_matching(nn::Module& net, const std::vector<std::string>& patterns) {
@@ -56,7 +57,7 @@ Trainer::Trainer(const RunOptions& options, const Shape& example, std::int64_t c
       policy(apply_precision(*net, options, example)),
       statistics(make_statistics(*net, options)),
       optimizer(make_optimizer(*net, options.optimizer)),
-      model(amp::TrainStep(*net, training_loss(example, options), *optimizer.optimizer,
+      model(amp::TrainStep(*net, training_loss(options), *optimizer.optimizer,
                            make_scaler(options.loss_scale, options.policy),
                            {.policy = policy,
                             .micro_batches = options.optimizer.accumulate,
@@ -64,7 +65,8 @@ Trainer::Trainer(const RunOptions& options, const Shape& example, std::int64_t c
                             .statistics = statistics.get(),
                             .processes = options.processes,
                             .on_phase = std::move(on_phase)}),
-            loss_for(example, {.class_weights = class_weights_of(options.loss, options.device)})) {
+            loss_for(options.model,
+                     {.class_weights = class_weights_of(options.loss, options.device)})) {
   recompute_matching(*net, options.recompute);
   synchronize_norms(*net, options);
   if (options.graph) model.train_step().set_execution(graph::captured(*net));

@@ -143,7 +143,8 @@ TEST(Lists, HaveEveryNetworkWithItsNumbers) {
     EXPECT_EQ(row.at(3), reads_tokens ? concat(usual.tokens, " tokens")
                                       : concat(usual.in_channels, "x", usual.image_size, "x",
                                                usual.image_size));
-    EXPECT_EQ(row.at(4), std::to_string(reads_tokens ? usual.vocabulary : usual.num_classes))
+    EXPECT_EQ(row.at(4),
+              std::to_string(models::predicts_tokens(name) ? usual.vocabulary : usual.num_classes))
         << name;
   }
 }

@@ -38,8 +38,8 @@ Tensor example_of(const ModelConfig& config, std::int64_t n) {
 }
 
 // The loss of a batch of two, whatever the network reads.
-Tensor loss_of(const ModelConfig& config, const Tensor& logits) {
-  if (config.is_for_tokens()) return nn::NextTokenLoss()(logits, example_of(config, 2));
+Tensor loss_of(const std::string& name, const ModelConfig& config, const Tensor& logits) {
+  if (predicts_tokens(name)) return nn::NextTokenLoss()(logits, example_of(config, 2));
   return nn::CrossEntropyLoss()(logits, from_values<std::int64_t>({1, 4}, {2}));
 }
 
@@ -50,8 +50,8 @@ TEST_P(EveryModel, GradientsReachEveryParameterAndEvaluationChangesNothing) {
   const ModelConfig config = small_config(GetParam());
   const auto model = create(GetParam(), config);
   const Tensor logits = (*model)(example_of(config, 2));
-  EXPECT_EQ(logits.shape(), config.is_for_tokens() ? Shape({2, 4, 5}) : Shape({2, 5}));
-  loss_of(config, logits).backward();
+  EXPECT_EQ(logits.shape(), predicts_tokens(GetParam()) ? Shape({2, 4, 5}) : Shape({2, 5}));
+  loss_of(GetParam(), config, logits).backward();
   for (const NamedTensor& parameter : model->named_parameters()) {
     ASSERT_TRUE(parameter.tensor.grad().defined()) << parameter.name;
     EXPECT_EQ(parameter.tensor.grad().shape(), parameter.tensor.shape()) << parameter.name;
@@ -111,7 +111,7 @@ TEST(Create, ErrorsSayWhatIsPossible) {
     EXPECT_STREQ(error.what(),
                  "[model] there is no model `resnet19`. Choose one of lenet5, mlp, resnet20, "
                  "resnet18, resnet34, resnet50, resnet101, resnet50_cifar, vit_ti_16, vit_s_16, "
-                 "vit_b_16, gpt-tiny, gpt2, gpt2-medium, gpt2-large, gpt2-xl");
+                 "vit_b_16, text-lstm, gpt-tiny, gpt2, gpt2-medium, gpt2-large, gpt2-xl");
   }
   EXPECT_THROW(create("lenet5", {.image_size = 64}), ArgumentError);
   EXPECT_THROW(create("mlp", {.num_classes = 0}), ArgumentError);
