@@ -13,6 +13,7 @@
 #include "mezzo/nn/module.h"
 #include "mezzo/ops/all.h"
 #include "mezzo/ops/dispatcher/grad_mode.h"
+#include "mezzo/ops/dispatcher/no_draw.h"
 
 namespace mezzo::graph {
 namespace {
@@ -214,7 +215,8 @@ class Recorder final : public CaptureHook {
     for (const Tensor* input : call.inputs) {
       node.inputs.push_back(input->defined() ? value_of(*input) : kNoValue);
     }
-    if (RandomPosition* position = node.attrs.random_position()) {
+    RandomPosition* position = node.attrs.random_position();
+    if (position != nullptr && *position != kDrawsNothing) {
       random_.make_relative(call, *position);
       node.inputs.back() = random_start();
     }

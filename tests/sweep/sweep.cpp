@@ -189,7 +189,9 @@ double tolerance(const OpDef& op, const Sample& sample, DType result, double exp
   const double smallest = result == DType::kF16 ? 0x1p-25 : 0;
   const double rounding = is_floating(result) ? epsilon_of(result) / 2 * std::abs(expected) : 0;
   const double sums = terms > 1 ? std::sqrt(terms) * kUnit * terms * sample.magnitude : 0;
-  return rounding * 1.001 + smallest + 2 * op.ulps * kUnit * size + sums;
+  const double inner =
+      is_lower(result) ? sample.lower_roundings * epsilon_of(result) / 2 * sample.magnitude : 0;
+  return rounding * 1.001 + smallest + 2 * op.ulps * kUnit * size + sums + inner;
 }
 
 std::string describe(const OpDef& op, std::size_t sample, DType dtype, Layout layout) {

@@ -55,6 +55,7 @@ void expect_exactness(const OpDef& op, Device device = kCpuDevice);
 // The allowed difference from `expected`:
 //   half a unit in the last place of the result's dtype (one rounding), plus
 //   `ulps` roundings of f32 arithmetic, relative to the larger of the result and one term, plus
+//   `lower_roundings` roundings to a 16-bit dtype of values within `magnitude`, plus
 //   for sums of n terms the probabilistic bound sqrt(n) * u * sum |term| of Higham and Mary,
 //   "A new approach to probabilistic rounding error analysis", SIAM J. Sci. Comput. 41 (2019).
 double tolerance(const OpDef& op, const Sample& sample, DType result, double expected);

@@ -33,6 +33,9 @@ struct Sample {
   Attrs attrs{};
   std::int64_t terms = 1;  // terms of the sum for one output element; sets the tolerance
   double magnitude = 1;    // bound of one term's absolute value
+  // For 16-bit operands: how many values of about `magnitude` are rounded to their dtype on the way
+  // to an output.
+  double lower_roundings = 0;
 };
 
 // A call that must fail, and a part of its message.

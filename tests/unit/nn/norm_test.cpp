@@ -103,9 +103,9 @@ TEST(BatchNorm, StatisticsStayF32BesideBf16) {
 TEST(BatchNorm, FusedFormsEnterTheModule) {
   class PathHook : public ForwardHook {
    public:
-    Tensor around(Module&, const Tensor& x, const Forward& forward) override {
+    Tensors around(Module&, const Tensors& inputs, const Forward& forward) override {
       path = current_module_path();
-      return forward(x);
+      return forward(inputs);
     }
     std::string path;
   };

@@ -7,18 +7,10 @@
 #define MEZZO_KERNELS_CPU_PLANAR_REGISTERS_INL_H_
 #endif
 
-#include "mezzo/kernels/cpu/simd/simd-inl.h"
+#include "mezzo/kernels/cpu/simd/in_register-inl.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace mezzo::HWY_NAMESPACE {
-
-// Keeps v in a register: the compiler would rather load it again for each of its uses.
-HWY_INLINE F32Vec in_register(F32Vec v) {
-#if HWY_TARGET <= HWY_AVX2
-  asm("" : "+v"(v.raw));
-#endif
-  return v;
-}
 
 // Calls body.operator()<vectors>(first) for blocks that cover all `count` vectors. If fewer than a
 // block are left, the block before gives one up, or the block reaches beyond the last vector.

@@ -1,0 +1,60 @@
+// Products of small matrices whose sums stay in registers. Included once per instruction set, like
+// simd-inl.h.
+#if defined(MEZZO_KERNELS_CPU_ATTENTION_PRODUCT_INL_H_) == defined(HWY_TARGET_TOGGLE)
+#ifdef MEZZO_KERNELS_CPU_ATTENTION_PRODUCT_INL_H_
+#undef MEZZO_KERNELS_CPU_ATTENTION_PRODUCT_INL_H_
+#else
+#define MEZZO_KERNELS_CPU_ATTENTION_PRODUCT_INL_H_
+#endif
+
+#include <cstring>
+
+#include "mezzo/kernels/cpu/simd/in_register-inl.h"
+
+HWY_BEFORE_NAMESPACE();
+namespace mezzo::HWY_NAMESPACE::attention_tiles {
+
+// Rows of a first operand, one number at a time. A number has four bytes: an f32, or two bf16 whose
+// products are added.
+struct Numbers {
+  const void* data = nullptr;
+  std::int64_t row = 0;   // bytes from one row to the next
+  std::int64_t step = 0;  // bytes from one term to the next
+
+  // The same from row r and term k on.
+  Numbers from(std::int64_t r, std::int64_t k) const {
+    return {static_cast<const char*>(data) + r * row + k * step, row, step};
+  }
+};
+
+// sums[r][column] = (sums[r][column] * keep[column] + ) sum over k of a[r][k] b[k][column] scale.
+struct Product {
+  Numbers a;
+  const float* b = nullptr;
+  std::int64_t b_row = 0;  // numbers from one term to the next
+  float* sums = nullptr;
+  std::int64_t sums_row = 0;
+  std::int64_t rows = 0;
+  std::int64_t terms = 0;
+  std::int64_t vectors = 0;     // of columns
+  float scale = 1;              // of sums that are not added to earlier ones
+  bool adds = false;            // to the earlier sums
+  const float* keep = nullptr;  // factors of the earlier sums; null for 1
+};
+
+// The vectors of sums per block: with the rows they fill the registers.
+inline constexpr int kSumVectors = HWY_TARGET <= HWY_AVX3 || HWY_ARCH_ARM_A64 ? 4 : 2;
+inline constexpr int kSumRows = 6;
+
+// Whether this instruction set may have a dot product of bf16.
+inline constexpr bool kMayHaveDots = HWY_TARGET == HWY_AVX3 || HWY_ARCH_ARM_A64;
+
+// The product, in f32 or, if it is paired, in bf16 with the CPU's dot product. The terms of a sum
+// are added in their order, whatever the number of rows and columns.
+template <bool kPaired>
+void multiply(const Product& p);
+
+}  // namespace mezzo::HWY_NAMESPACE::attention_tiles
+HWY_AFTER_NAMESPACE();
+
+#endif  // per-target include guard
