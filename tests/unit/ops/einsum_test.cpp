@@ -19,7 +19,7 @@ namespace {
 using testing::ElementsAre;
 using testing::HasSubstr;
 
-Tensor counted(const Shape& shape) { return reshape(arange(shape.numel()), shape); }
+Tensor numbered(const Shape& shape) { return reshape(arange(shape.numel()), shape); }
 
 void expect_same(const Tensor& a, const Tensor& b) {
   EXPECT_EQ(a.shape(), b.shape());
@@ -27,37 +27,37 @@ void expect_same(const Tensor& a, const Tensor& b) {
 }
 
 TEST(Einsum, ProductsOfMatrices) {
-  const Tensor a = counted({2, 3});
-  const Tensor b = counted({3, 4});
+  const Tensor a = numbered({2, 3});
+  const Tensor b = numbered({3, 4});
   expect_same(einsum("ij,jk->ik", {a, b}), matmul(a, b));
   expect_same(einsum("ij,jk", {a, b}), matmul(a, b));
   expect_same(einsum(" i j , j k -> k i ", {a, b}), transpose(matmul(a, b)));
-  const Tensor c = counted({5, 2, 3});
-  const Tensor d = counted({5, 3, 4});
+  const Tensor c = numbered({5, 2, 3});
+  const Tensor d = numbered({5, 3, 4});
   expect_same(einsum("bij,bjk->bik", {c, d}), matmul(c, d));
 }
 
 TEST(Einsum, AttentionScores) {
-  const Tensor q = counted({2, 3, 4, 5});  // [b, t, h, d]
-  const Tensor k = counted({2, 6, 4, 5});
+  const Tensor q = numbered({2, 3, 4, 5});  // [b, t, h, d]
+  const Tensor k = numbered({2, 6, 4, 5});
   expect_same(einsum("bthd,bshd->bhts", {q, k}),
               matmul(permute(q, {0, 2, 1, 3}), permute(k, {0, 2, 3, 1})));
 }
 
 TEST(Einsum, OneOperand) {
-  const Tensor x = counted({3, 3});
+  const Tensor x = numbered({3, 3});
   expect_same(einsum("ij->ji", {x}), transpose(x));
   expect_same(einsum("ji", {x}), transpose(x));  // implicit labels are in order
   expect_same(einsum("ij->", {x}), sum(x));
   expect_same(einsum("ij->j", {x}), sum(x, {0}));
   EXPECT_THAT(einsum("ii->i", {x}).to_vector<float>(), ElementsAre(0, 4, 8));
   EXPECT_EQ(einsum("ii", {x}).item(), 12);
-  EXPECT_EQ(einsum("iii->", {counted({2, 2, 2})}).item(), 7);
+  EXPECT_EQ(einsum("iii->", {numbered({2, 2, 2})}).item(), 7);
 }
 
 TEST(Einsum, WithoutSumsElementsAreMultiplied) {
-  const Tensor a = counted({3});
-  const Tensor b = counted({2});
+  const Tensor a = numbered({3});
+  const Tensor b = numbered({2});
   expect_same(einsum("i,j->ij", {a, b}), reshape(a, {3, 1}) * b);
   expect_same(einsum("i,i->i", {a, a}), a * a);
   EXPECT_EQ(einsum("i,i", {a, a}).item(), 5);
@@ -65,29 +65,29 @@ TEST(Einsum, WithoutSumsElementsAreMultiplied) {
 }
 
 TEST(Einsum, LabelsThatNobodyElseNeedsAreSummed) {
-  const Tensor a = counted({2, 3});
-  const Tensor b = counted({2, 4});
+  const Tensor a = numbered({2, 3});
+  const Tensor b = numbered({2, 4});
   expect_same(einsum("ij,ik->i", {a, b}), sum(a, {1}) * sum(b, {1}));
 }
 
 TEST(Einsum, ThreeOperands) {
-  const Tensor a = counted({2, 3});
-  const Tensor b = counted({3, 4});
-  const Tensor c = counted({4, 2});
+  const Tensor a = numbered({2, 3});
+  const Tensor b = numbered({3, 4});
+  const Tensor c = numbered({4, 2});
   expect_same(einsum("ij,jk,kl->il", {a, b, c}), matmul(matmul(a, b), c));
-  expect_same(einsum("i,ij,j->", {counted({2}), a, counted({3})}),
-              sum(reshape(counted({2}), {2, 1}) * a * counted({3})));
+  expect_same(einsum("i,ij,j->", {numbered({2}), a, numbered({3})}),
+              sum(reshape(numbered({2}), {2, 1}) * a * numbered({3})));
 }
 
 TEST(Einsum, HasGradients) {
-  const Tensor a = counted({2, 3}).set_requires_grad(true);
-  const Tensor b = counted({3, 2});
+  const Tensor a = numbered({2, 3}).set_requires_grad(true);
+  const Tensor b = numbered({3, 2});
   const Tensor loss = einsum("ij,ji->", {a, b});
   expect_same(grad({&loss, 1}, {&a, 1})[0], transpose(b));
 }
 
 TEST(Einsum, RefusesWhatDoesNotFit) {
-  const Tensor x = counted({2, 3});
+  const Tensor x = numbered({2, 3});
   const auto message = [&](std::string_view equation, std::initializer_list<Tensor> operands) {
     return message_of([&] { einsum(equation, operands); });
   };
@@ -95,7 +95,7 @@ TEST(Einsum, RefusesWhatDoesNotFit) {
   EXPECT_THAT(message("ij,jk->ik", {x}), HasSubstr("has 2 operands, there are 1"));
   EXPECT_THAT(message("ijk->i", {x}),
               HasSubstr("operand 0 has shape [2, 3], its labels are `ijk`"));
-  EXPECT_THAT(message("ij,ij->", {x, counted({3, 2})}), HasSubstr("`i` is 2 and, in operand 1"));
+  EXPECT_THAT(message("ij,ij->", {x, numbered({3, 2})}), HasSubstr("`i` is 2 and, in operand 1"));
   EXPECT_THAT(message("ij->k", {x}), HasSubstr("`k` in the result of `ij->k` is no label"));
   EXPECT_THAT(message("ij->ii", {x}), HasSubstr("has `i` twice"));
   EXPECT_THAT(message("i1->i", {x}), HasSubstr("has an unexpected `1`"));
@@ -111,11 +111,11 @@ TEST(Conv1d, SlidesAlongTheLastAxis) {
   EXPECT_THAT(conv1d(x, weight, bias, {.stride = 2, .padding = 1}).to_vector<float>(),
               ElementsAre(10.5F, 32.5F, 4.5F));
   EXPECT_THAT(conv1d(x, weight, {}, {.dilation = 2}).to_vector<float>(), ElementsAre(31, 42));
-  const Tensor two = counted({1, 2, 3});
+  const Tensor two = numbered({1, 2, 3});
   EXPECT_THAT(conv1d(two, ones({2, 1, 3}), {}, {.groups = 2}).to_vector<float>(),
               ElementsAre(3, 12));
   EXPECT_THAT(message_of([&] {
-                conv1d(counted({2, 3}), weight);
+                conv1d(numbered({2, 3}), weight);
               }),
               HasSubstr("[conv1d] x has shape [2, 3] and the weight [1, 1, 2]"));
 }
