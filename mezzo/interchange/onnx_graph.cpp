@@ -42,6 +42,12 @@ OnnxNode& OnnxNode::set(const char* attribute, std::span<const std::int64_t> val
   return *this;
 }
 
+std::string OnnxNode::second_result(const char* first) {
+  node_.add_output(node_.output(0));
+  node_.set_output(0, concat(node_.name(), "/", first));
+  return node_.output(1);
+}
+
 OnnxGraph::OnnxGraph(onnx::GraphProto& graph, const nn::Module& net,
                      std::span<const std::string> reserved)
     : graph_(graph) {
@@ -151,8 +157,9 @@ void OnnxGraph::finish(const Tensor& output, const std::string& name) {
     for (std::string& input : *node.mutable_input()) {
       if (found != names_.end() && input == found->second) input = name;
     }
-    if (found == names_.end() || node.output(0) != found->second) continue;
-    node.set_output(0, name);
+    const int last = node.output_size() - 1;  // the result that others read
+    if (found == names_.end() || node.output(last) != found->second) continue;
+    node.set_output(last, name);
     is_result = true;
   }
   check_arg(is_result, "export", "the network's output, ", output,

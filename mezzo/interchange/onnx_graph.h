@@ -30,6 +30,9 @@ class OnnxNode {
   OnnxNode& set(const char* attribute, std::span<const std::int64_t> values);
   // The name of its result.
   const std::string& result() const { return node_.output(0); }
+  // For operators whose second result is wanted: gives the first one the name `first`, within that
+  // of the node, and returns the name of the second.
+  std::string second_result(const char* first);
 
  private:
   onnx::AttributeProto& add(const char* attribute, onnx::AttributeProto::AttributeType type);

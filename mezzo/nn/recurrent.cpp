@@ -25,7 +25,7 @@ Tensor stack_states(const Tensors& states) {
   return rows.size() == 1 ? rows[0] : cat(rows, 0);
 }
 
-Tensor input_or_none(const Tensors& inputs, std::size_t i) {
+Tensor state_or_none(const Tensors& inputs, std::size_t i) {
   return i < inputs.size() ? inputs[i] : Tensor();
 }
 
@@ -114,7 +114,7 @@ Tensors Lstm::forward_all(const Tensors& inputs) {
   check_arg(!inputs.empty() && inputs.size() <= 4, "Lstm", "there are ", inputs.size(),
             " inputs. Give x, lengths, h0 and c0, of which all but the first may be left out");
   return run_layers(inputs[0],
-                    {input_or_none(inputs, 1), input_or_none(inputs, 2), input_or_none(inputs, 3)});
+                    {state_or_none(inputs, 1), state_or_none(inputs, 2), state_or_none(inputs, 3)});
 }
 
 Gru::Gru(std::int64_t in_features, std::int64_t hidden_size, const RecurrentLayers& options)
@@ -123,7 +123,7 @@ Gru::Gru(std::int64_t in_features, std::int64_t hidden_size, const RecurrentLaye
 Tensors Gru::forward_all(const Tensors& inputs) {
   check_arg(!inputs.empty() && inputs.size() <= 3, "Gru", "there are ", inputs.size(),
             " inputs. Give x, lengths and h0, of which all but the first may be left out");
-  return run_layers(inputs[0], {input_or_none(inputs, 1), input_or_none(inputs, 2), Tensor()});
+  return run_layers(inputs[0], {state_or_none(inputs, 1), state_or_none(inputs, 2), Tensor()});
 }
 
 }  // namespace mezzo::nn

@@ -21,10 +21,8 @@ Shape reduced_shape(const Shape& shape, const ReduceAttrs& attrs, bool keepdim) 
   return result;
 }
 
-namespace {
-
-ReduceAttrs make_attrs(const char* op, const Tensor& x, const Shape& axes, bool keepdim,
-                       bool f32_result) {
+ReduceAttrs make_reduce_attrs(const char* op, const Tensor& x, const Shape& axes, bool keepdim,
+                              bool f32_result) {
   ReduceAttrs attrs{{}, keepdim, f32_result};
   if (axes.empty()) {
     for (std::size_t i = 0; i < x.rank(); ++i) attrs.axes.push_back(static_cast<std::int64_t>(i));
@@ -41,6 +39,8 @@ ReduceAttrs make_attrs(const char* op, const Tensor& x, const Shape& axes, bool 
   }
   return attrs;
 }
+
+namespace {
 
 void infer_reduce(Infer& infer) {
   const auto& attrs = infer.attrs<ReduceAttrs>();
@@ -209,16 +209,16 @@ Tensor sum(const Tensor& x, const Shape& axes, bool keepdim, std::optional<DType
   // If the result has another dtype, rounding the sum to the 16 bits of x first might overflow.
   const bool f32_result = dtype == DType::kF32 || dtype.value_or(x.dtype()) != x.dtype();
   const Tensor result =
-      call_one(ops::sum, {&terms}, make_attrs("sum", x, axes, keepdim, f32_result));
+      call_one(ops::sum, {&terms}, make_reduce_attrs("sum", x, axes, keepdim, f32_result));
   return dtype.has_value() ? result.astype(*dtype) : result;
 }
 
 Tensor mean(const Tensor& x, const Shape& axes, bool keepdim) {
-  return call_one(ops::mean, {&x}, make_attrs("mean", x, axes, keepdim, false));
+  return call_one(ops::mean, {&x}, make_reduce_attrs("mean", x, axes, keepdim, false));
 }
 
 Tensor max(const Tensor& x, const Shape& axes, bool keepdim) {
-  return call_one(ops::max, {&x}, make_attrs("max", x, axes, keepdim, false));
+  return call_one(ops::max, {&x}, make_reduce_attrs("max", x, axes, keepdim, false));
 }
 
 Tensor max_grad(const Tensor& grad, const Tensor& x, const Tensor& y) {

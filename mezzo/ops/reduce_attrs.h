@@ -1,6 +1,7 @@
 // The attributes of reductions, for their definitions and kernels.
 #pragma once
 
+#include "mezzo/core/tensor.h"
 #include "mezzo/ops/dispatcher/attrs.h"
 
 namespace mezzo {
@@ -14,6 +15,11 @@ struct ReduceAttrs {
                  Field{"f32_result", &ReduceAttrs::f32_result});
   bool operator==(const ReduceAttrs&) const = default;
 };
+
+// The attributes for axes as users give them; none stand for all. Throws ArgumentError under the
+// name `op` for an axis that x does not have, or that is given twice.
+ReduceAttrs make_reduce_attrs(const char* op, const Tensor& x, const Shape& axes, bool keepdim,
+                              bool f32_result);
 
 // The shape without the reduced axes, or with size 1 for them with keepdim.
 Shape reduced_shape(const Shape& shape, const ReduceAttrs& attrs, bool keepdim);

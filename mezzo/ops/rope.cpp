@@ -25,8 +25,8 @@ void infer_rope(Infer& infer) {
               ". Give a positive number");
   const std::int64_t length = shape[static_cast<std::size_t>(attrs.axis)];
   constexpr std::int64_t kMost = std::int64_t{1} << 53;
-  infer.check(std::abs(attrs.offset) <= kMost - length, "the offset is ", attrs.offset,
-              ", beyond what f64 can count. Give a position");
+  infer.check(attrs.offset >= -kMost && attrs.offset <= kMost - length, "the offset is ",
+              attrs.offset, ", beyond what f64 can count. Give a position");
   if (infer.has(1)) {
     const Shape& positions = infer.shape(1);
     const bool fits =

@@ -28,7 +28,7 @@ struct RopeOptions {
 // their sines and cosines f32: an angle in 16 bits would be off by radians from position 256 on in
 // bf16, and end at 65504 in f16. A row has the same bits whether it is computed alone, with its
 // offset, or among others. Throws ArgumentError for other shapes and dtypes, if theta is not
-// positive, or if a position is beyond 2^53.
+// positive, or if the offset is beyond 2^53.
 Tensor rope(const Tensor& x, const RopeOptions& options = {});
 
 // The same with positions of one's own: integers [t], or [x.shape()[0], t] where each example has

@@ -3,10 +3,12 @@
 #include <gtest/gtest.h>
 
 #include "mezzo/core/device_backend.h"
+#include "mezzo/ops/argsort_attrs.h"
 #include "mezzo/ops/axis_attrs.h"
 #include "mezzo/ops/batch_norm_attrs.h"
 #include "mezzo/ops/compare_attrs.h"
 #include "mezzo/ops/conv2d_attrs.h"
+#include "mezzo/ops/cumsum_attrs.h"
 #include "mezzo/ops/dispatcher/call.h"
 #include "mezzo/ops/dispatcher/sample.h"
 #include "mezzo/ops/group_norm_attrs.h"
@@ -15,6 +17,8 @@
 #include "mezzo/ops/losses_attrs.h"
 #include "mezzo/ops/matmul_attrs.h"
 #include "mezzo/ops/reduce_attrs.h"
+#include "mezzo/ops/rope_attrs.h"
+#include "mezzo/ops/triangular_attrs.h"
 #include "mezzo/ops/upsample_attrs.h"
 #include "tests/sweep/sweep.h"
 #include "tests/unit/cuda/card.h"
@@ -172,6 +176,21 @@ std::vector<Large> large_calls_of_decoders() {
         4}}};
 }
 
+std::vector<Large> large_calls_of_sequences() {
+  const AxisAttrs middle{1};
+  const SampleInput index{.shape = {9, 300, 35}, .low = 0, .high = 40, .integer = true};
+  return {{"rms_norm", {{{{5, 3000}}, {{3000}}}, LayerNormAttrs{1}, 3000, 4}},
+          {"rms_norm_grad",
+           {{{{600, 40}}, {{600, 40}}, {{40}}, {{600}, 0.5, 1}}, LayerNormAttrs{1}, 600, 4}},
+          {"rope", {{{{3, 700, 5, 64}}, {.shape = {}, .absent = true}}, RopeAttrs{.axis = 1}, 2}},
+          {"gather", {{{{9, 40, 35}}, index}, middle}},
+          {"scatter_add", {{{{9, 40, 35}}, index, {{9, 300, 35}}}, middle, 300}},
+          {"cumsum", {{{{9, 300, 35}}}, CumsumAttrs{.axis = 1}, 300}},
+          {"argsort", {{{{9, 300, 35}}}, ArgsortAttrs{.axis = 1, .count = 300}}},
+          {"norm", {{{{300, 1500}}}, ReduceAttrs{{1}}, 1500}},
+          {"tril", {{{{9, 300, 35}}}, TriangularAttrs{.diagonal = -3}}}};
+}
+
 // Convolutions of few channels, with rows of several strips of pixels and more filters than a block
 // has; packed and not packed, with windows of up to 176 elements.
 std::vector<Large> large_convolutions() {
@@ -216,6 +235,7 @@ TEST(Cuda, AgreesOnShapesOfManyBlocks) {
   if (!has_device(kCard)) GTEST_SKIP() << "there is no CUDA card";
   expect_agreement_of(large_calls());
   expect_agreement_of(large_calls_of_decoders());
+  expect_agreement_of(large_calls_of_sequences());
   expect_agreement_of(large_convolutions());
 }
 

@@ -43,37 +43,6 @@ struct Share {
   }
 };
 
-// The reduction of x over the axes where `kept` has size 1 and x has not. `result` and `other` are
-// strides for tensors of shape `kept`.
-Fold reduction_of(const Tensor& x, const Shape& kept, const Strides& result, const Strides& other) {
-  Shape kept_sizes;
-  Shape reduced_sizes;
-  std::array<Strides, 3> kept_strides;
-  std::array<Strides, 1> reduced_strides;
-  for (std::size_t i = 0; i < x.rank(); ++i) {
-    if (kept[i] == x.shape()[i]) {
-      kept_sizes.push_back(x.shape()[i]);
-      kept_strides[0].push_back(x.strides()[i]);
-      kept_strides[1].push_back(result[i]);
-      kept_strides[2].push_back(other[i]);
-    } else {
-      reduced_sizes.push_back(x.shape()[i]);
-      reduced_strides[0].push_back(x.strides()[i]);
-    }
-  }
-  return {Dims<3>(make_loop<3>(kept_sizes, kept_strides)),
-          Dims<1>(make_loop<1>(reduced_sizes, reduced_strides)), kept_sizes.numel(),
-          reduced_sizes.numel()};
-}
-
-// The reduction of a call; the result is dense and row-major over the axes that stay.
-Fold reduction_of(const KernelArgs& args) {
-  const Tensor& x = args.input(0);
-  const Shape kept = reduced_shape(x.shape(), args.attrs<ReduceAttrs>(), true);
-  const Strides strides = strides_for(kept, Format::kContiguous);
-  return reduction_of(x, kept, strides, strides);
-}
-
 // Sums down the columns of a dense matrix, such as bias gradients, are the most frequent ones in a
 // network. They are read in packs.
 bool is_down_columns(const Fold& r) {

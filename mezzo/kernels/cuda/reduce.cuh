@@ -6,6 +6,7 @@
 #pragma once
 
 #include "mezzo/kernels/cuda/map.cuh"
+#include "mezzo/ops/reduce_attrs.h"
 
 namespace mezzo::kernels::cuda {
 
@@ -17,6 +18,38 @@ struct Fold {
   std::int64_t outputs = 0;
   std::int64_t terms = 0;  // per output
 };
+
+// The reduction of x over the axes where `kept` has size 1 and x has not. `result` and `other` are
+// strides for tensors of shape `kept`.
+inline Fold reduction_of(const Tensor& x, const Shape& kept, const Strides& result,
+                         const Strides& other) {
+  Shape kept_sizes;
+  Shape reduced_sizes;
+  std::array<Strides, 3> kept_strides;
+  std::array<Strides, 1> reduced_strides;
+  for (std::size_t i = 0; i < x.rank(); ++i) {
+    if (kept[i] == x.shape()[i]) {
+      kept_sizes.push_back(x.shape()[i]);
+      kept_strides[0].push_back(x.strides()[i]);
+      kept_strides[1].push_back(result[i]);
+      kept_strides[2].push_back(other[i]);
+    } else {
+      reduced_sizes.push_back(x.shape()[i]);
+      reduced_strides[0].push_back(x.strides()[i]);
+    }
+  }
+  return {Dims<3>(make_loop<3>(kept_sizes, kept_strides)),
+          Dims<1>(make_loop<1>(reduced_sizes, reduced_strides)), kept_sizes.numel(),
+          reduced_sizes.numel()};
+}
+
+// The reduction of a call; the result is dense and row-major over the axes that stay.
+inline Fold reduction_of(const KernelArgs& args) {
+  const Tensor& x = args.input(0);
+  const Shape kept = reduced_shape(x.shape(), args.attrs<ReduceAttrs>(), true);
+  const Strides strides = strides_for(kept, Format::kContiguous);
+  return reduction_of(x, kept, strides, strides);
+}
 
 // How a block's threads are divided: adjacent outputs, and threads that share one of them. kRows: a
 // warp's threads share an output whose terms are contiguous; otherwise they have adjacent outputs.

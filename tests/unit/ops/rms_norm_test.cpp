@@ -17,14 +17,14 @@
 namespace mezzo {
 namespace {
 
-Tensor random_rows(const Shape& shape, float mean, std::uint64_t seed = 1) {
+Tensor rms_rows(const Shape& shape, float mean, std::uint64_t seed = 1) {
   Tensor x = empty(shape);
   fill_normal({x.mutable_data<float>(), static_cast<std::size_t>(x.numel())}, {seed, 0}, mean, 1);
   return x;
 }
 
 // The largest difference between a result in f32 and one in f64 of the same values.
-double largest_error(const Tensor& x, const Shape& shape) {
+double rms_error(const Tensor& x, const Shape& shape) {
   const auto got = rms_norm(x, shape, {}, 1e-6).to_vector<double>();
   const auto want = rms_norm(x.astype(DType::kF64), shape, {}, 1e-6).to_vector<double>();
   double error = 0;
@@ -48,7 +48,7 @@ TEST(RmsNorm, TheDefaultEpsIsThatOfTheStatistics) {
 }
 
 TEST(RmsNorm, SquaresThatF16CannotHoldAreSummed) {
-  const Tensor x = random_rows({4, 1000}, 1000).astype(DType::kF16);
+  const Tensor x = rms_rows({4, 1000}, 1000).astype(DType::kF16);
   const Tensor y = rms_norm(x, {1000});
   EXPECT_EQ(y.dtype(), DType::kF16);
   const auto want = rms_norm(x.astype(DType::kF64), {1000}).to_vector<double>();
@@ -58,7 +58,7 @@ TEST(RmsNorm, SquaresThatF16CannotHoldAreSummed) {
 
 TEST(RmsNorm, NotANumberShowsInItsRowOnly) {
   for (const float bad : {NAN, INFINITY, 1e30F}) {  // the square of 1e30 is infinite in f32
-    const Tensor x = random_rows({3, 5}, 0);
+    const Tensor x = rms_rows({3, 5}, 0);
     x.mutable_data<float>()[7] = bad;
     const auto y = rms_norm(x, {5}).to_vector<double>();
     for (std::size_t i = 0; i < y.size(); ++i) EXPECT_EQ(std::isnan(y[i]), i / 5 == 1) << i;
@@ -81,24 +81,24 @@ TEST(RmsNorm, NamesTheShapesThatDoNotFit) {
   }
 }
 
-struct Gradients {
+struct RmsGradients {
   Tensor x;
   Tensor weight;
 };
 
-Gradients gradients(DType dtype, bool create_graph, const Shape& shape) {
+RmsGradients rms_gradients(DType dtype, bool create_graph, const Shape& shape) {
   const auto leaf = [&](const Tensor& x) {
     return x.astype(dtype).detach().set_requires_grad(true);
   };
-  const std::vector<Tensor> leaves{leaf(random_rows(shape, 0.5F)),
-                                   leaf(random_rows({shape.back()}, 1, 2))};
+  const std::vector<Tensor> leaves{leaf(rms_rows(shape, 0.5F)),
+                                   leaf(rms_rows({shape.back()}, 1, 2))};
   const Tensor y = rms_norm(leaves[0], {shape.back()}, leaves[1], 1e-6);
-  const Tensor loss = sum(y * random_rows(shape, 0, 4).astype(dtype));
+  const Tensor loss = sum(y * rms_rows(shape, 0, 4).astype(dtype));
   std::vector<Tensor> result = grad({&loss, 1}, leaves, {}, {.create_graph = create_graph});
   return {result[0], result[1]};
 }
 
-void expect_near(const Tensor& got, const Tensor& want, double terms) {
+void expect_rms_near(const Tensor& got, const Tensor& want, double terms) {
   const auto a = got.to_vector<double>();
   const auto b = want.to_vector<double>();
   // The bound of Higham and Mary, sqrt(n) * u * sum |term|, for terms of order 1.
@@ -108,11 +108,11 @@ void expect_near(const Tensor& got, const Tensor& want, double terms) {
 
 TEST(RmsNorm, BothGradientPathsAgreeWithDouble) {
   const Shape shape{300, 37};
-  const Gradients want = gradients(DType::kF64, false, shape);
+  const RmsGradients want = rms_gradients(DType::kF64, false, shape);
   for (const bool create_graph : {false, true}) {
-    const Gradients got = gradients(DType::kF32, create_graph, shape);
-    expect_near(got.x, want.x, 37);
-    expect_near(got.weight, want.weight, 300);
+    const RmsGradients got = rms_gradients(DType::kF32, create_graph, shape);
+    expect_rms_near(got.x, want.x, 37);
+    expect_rms_near(got.weight, want.weight, 300);
   }
 }
 
@@ -121,7 +121,7 @@ TEST(RmsNorm, BitsDoNotDependOnTheNumberOfThreads) {
   std::vector<float> first;
   for (const int threads : {1, 2, 3, 5}) {
     const test::Threads guard(threads);
-    const Gradients got = gradients(DType::kF32, false, shape);
+    const RmsGradients got = rms_gradients(DType::kF32, false, shape);
     std::vector<float> all = got.x.to_vector<float>();
     for (const float value : got.weight.to_vector<float>()) all.push_back(value);
     if (first.empty()) first = all;
@@ -133,7 +133,7 @@ class RmsNormOnEveryTarget : public test::OnEveryTarget {};
 
 TEST_P(RmsNormOnEveryTarget, AgreesWithDouble) {
   for (const std::int64_t size : {1, 3, 17, 65, 1030}) {
-    EXPECT_LE(largest_error(random_rows({9, size}, 1), {size}), 32 * 0x1p-24) << size;
+    EXPECT_LE(rms_error(rms_rows({9, size}, 1), {size}), 32 * 0x1p-24) << size;
   }
 }
 

@@ -71,7 +71,7 @@ TEST(Rope, FarPositionsAreAsAccurateAsNearOnes) {
     const auto got = rope(x, {.offset = offset}).to_vector<double>();
     const auto want = rope(x.astype(DType::kF64), {.offset = offset}).to_vector<double>();
     for (std::size_t i = 0; i < got.size(); ++i) {
-      EXPECT_NEAR(got[i], want[i], 8 * 0x1p-24) << offset << ", " << i;  // values up to 4
+      EXPECT_NEAR(got[i], want[i], 16 * 0x1p-24) << offset << ", " << i;  // values up to 4
     }
   }
 }
@@ -82,7 +82,7 @@ TEST(Rope, TheGradientRotatesBack) {
   const Tensor loss = sum(y * y.detach());
   const auto back = grad({&loss, 1}, {&x, 1})[0].to_vector<double>();
   const auto want = x.to_vector<double>();
-  for (std::size_t i = 0; i < want.size(); ++i) EXPECT_NEAR(back[i], want[i], 1e-6) << i;
+  for (std::size_t i = 0; i < want.size(); ++i) EXPECT_NEAR(back[i], want[i], 2e-6) << i;
 }
 
 TEST(Rope, BitsDoNotDependOnTheNumberOfThreads) {
