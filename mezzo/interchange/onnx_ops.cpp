@@ -5,6 +5,7 @@
 #include <numeric>
 #include <utility>
 
+#include "mezzo/interchange/onnx_attention.h"
 #include "mezzo/interchange/onnx_choices.h"
 #include "mezzo/interchange/onnx_layers.h"
 #include "mezzo/ops/affine_attrs.h"
@@ -244,6 +245,7 @@ constexpr Translation kTranslations[] = {
     {"abs", "Abs", plain},
     {"add", "Add", plain},
     {"affine", nullptr, affine},
+    {"attention", nullptr, attention},
     {"avg_pool2d", "AveragePool", layers::avg_pool2d},
     {"batch_norm", "BatchNormalization", layers::batch_norm},
     {"batch_norm_add_relu", "BatchNormalization", layers::batch_norm},
