@@ -1,6 +1,11 @@
-// A network with two inputs, an image and a question about it: "is this a 7?". It has its own
-// training loop in bf16, since train::Model gives a network one tensor.
+// A network with two inputs and two results, trained in bf16: one tower reads a question in words,
+// the other a text, and a question belongs to the text whose vector is nearest. Both read words by
+// the same table, which is also the weight of a head that guesses a word of the text: a tied
+// embedding.
+#include <cstdint>
 #include <cstdio>
+#include <string>
+#include <vector>
 
 #include "mezzo/mezzo.h"
 
@@ -8,82 +13,90 @@ using namespace mezzo;
 
 namespace {
 
-class YesOrNo : public nn::Module {
+constexpr std::int64_t kWords = 200;
+constexpr std::int64_t kWidth = 32;
+constexpr std::int64_t kTopics = 20;  // the words of a topic are 10 in a row
+
+class TwoTowers : public nn::Module {
  public:
-  YesOrNo() {
-    add("conv", conv_), add("digits", digits_), add("hidden", hidden_), add("answer", answer_);
+  TwoTowers() {
+    add("words", words_), add("question", question_), add("text", text_), add("guess", guess_);
+    nn::tie(*this, "guess.weight", "words.weight");
   }
 
-  // images: f32 [n, 1, 28, 28]; asked: i64 [n], a digit for each; the result, the logits of yes:
-  // [n]. run() makes this a forward pass like any other, with the module's path and its precision
-  // settings.
-  Tensor operator()(const Tensor& images, const Tensor& asked) {
-    return run(images, [&](const Tensor& x) {
-      const Tensor seen = flatten(max_pool2d(relu(conv_(x)), {.kernel = 4}), 1);  // [n, 16 * 36]
-      const Tensor question = digits_(asked).astype(seen.dtype());                // [n, 16]
-      return reshape(answer_(relu(hidden_(cat({seen, question}, 1)))), {x.size(0)});
-    });
-  }
-  Tensor forward(const Tensor& /*x*/) override {
-    fail("YesOrNo", "needs an image and a digit. Call it with both");
+  // questions: i64 [n, 3]; texts: i64 [n, 8]. The products of all questions with all texts, [n, n],
+  // and the logits of a word for each text, [n, words].
+  nn::Tensors forward_all(const nn::Tensors& inputs) override {
+    const Tensor question = question_(mean(words_(inputs[0]), {1}));
+    const Tensor text = text_(mean(words_(inputs[1]), {1}));
+    return {matmul(question, text, {.transpose_b = true}), guess_(text)};
   }
 
  private:
-  nn::Conv2d conv_{1, 16, 5};
-  nn::Embedding digits_{10, 16};
-  nn::Linear hidden_{16 * 36 + 16, 64};
-  nn::Linear answer_{64, 1};
+  nn::Embedding words_{kWords, kWidth};
+  nn::Linear question_{kWidth, kWidth};
+  nn::Linear text_{kWidth, kWidth};
+  nn::Linear guess_{kWidth, kWords, false};
 };
 
-struct Questions {
-  Tensor asked;    // i64 [n]
-  Tensor answers;  // f32 [n]: 1 for yes
+// Questions and texts of the same topic, and for each a word that the text could continue with.
+struct Pairs {
+  Tensor questions;
+  Tensor texts;
+  Tensor next;
 };
 
-// Every second question asks about another digit than the image shows, so its answer is no.
-Questions questions_for(const Tensor& labels) {
-  Questions questions{zeros(labels.shape(), DType::kI64), zeros(labels.shape())};
-  for (std::int64_t i = 0; i < labels.numel(); ++i) {
-    const std::int64_t digit = labels.data<std::int64_t>()[i];
-    const bool yes = i % 2 == 1;
-    questions.asked.mutable_data<std::int64_t>()[i] = yes ? digit : (digit + 1 + i / 2 % 9) % 10;
-    questions.answers.mutable_data<float>()[i] = yes ? 1 : 0;
+Pairs pairs_of(std::int64_t n, std::uint64_t seed) {
+  Generator random(seed);
+  Pairs pairs{zeros({n, 3}, DType::kI64), zeros({n, 8}, DType::kI64), zeros({n}, DType::kI64)};
+  for (std::int64_t i = 0; i < n; ++i) {
+    const auto topic = static_cast<std::int64_t>(random.below(kTopics));
+    const auto fill_row = [&](const Tensor& rows) {
+      const std::int64_t count = rows.numel() / n;
+      for (std::int64_t k = 0; k < count; ++k) {
+        rows.mutable_data<std::int64_t>()[i * count + k] =
+            topic * 10 + static_cast<std::int64_t>(random.below(10));
+      }
+    };
+    fill_row(pairs.questions), fill_row(pairs.texts), fill_row(pairs.next);
   }
-  return questions;
+  return pairs;
 }
 
 }  // namespace
 
 int main() {
   manual_seed(1);
-  const auto digits = data::open_dataset("digits", data::Split::kTrain);
-  const auto test_digits = data::open_dataset("digits", data::Split::kTest);
-  data::DataLoader loader(*digits, {.batch_size = 64});
-  data::DataLoader test_loader(*test_digits, {.batch_size = 500, .shuffle = false});
+  const Pairs train = pairs_of(2048, 1);
+  const Pairs test = pairs_of(512, 2);
+  data::TensorBatches loader({train.questions, train.texts}, {train.next}, {.batch_size = 32});
+  data::TensorBatches test_loader({test.questions, test.texts}, {test.next},
+                                  {.batch_size = 32, .shuffle = false});
 
-  YesOrNo net;
-  optim::AdamW optimizer(net.parameters(), {.lr = 2e-3});
-  data::Batch batch;
-  for (int epoch = 0; epoch < 8; ++epoch) {
-    while (loader.next(batch)) {
-      const Questions questions = questions_for(batch.labels);
-      const amp::Autocast region(DType::kBf16);
-      const Tensor logits = net(batch.images, questions.asked);
-      optimizer.zero_grad();
-      binary_cross_entropy_with_logits(logits, questions.answers).backward();
-      optimizer.step();
-    }
-  }
+  TwoTowers net;
+  optim::AdamW optimizer(net.parameters(), {.lr = 3e-3});
+  // Question i belongs to text i. The network computes in bf16, and both losses in f32.
+  const auto loss = [&net](Batch& batch) {
+    const nn::Tensors results = net(batch.inputs);
+    std::vector<std::int64_t> own;
+    for (std::int64_t i = 0; i < batch.size(); ++i) own.push_back(i);
+    batch.output = results[1];  // for the metric
+    return cross_entropy(results[0], from_values(own, {batch.size()})) +
+           cross_entropy(results[1], batch.labels[0]);
+  };
+  train::Model model(net, loss, optimizer,
+                     {.metrics = {"loss", "top10"}, .amp = {.level = "O2", .dtype = DType::kBf16}});
+  train::LossMonitor monitor(64);
+  model.fit(6, loader, {.callbacks = {&monitor}});
 
-  double right = 0;
-  double all = 0;
-  const nn::Inference inference(net);
-  while (test_loader.next(batch)) {
-    const Questions questions = questions_for(batch.labels);
-    const amp::Autocast region(DType::kBf16);
-    const Tensor yes = gt(net(batch.images, questions.asked), 0);
-    right += sum(eq(yes.astype(DType::kF32), questions.answers).astype(DType::kF32)).item();
-    all += static_cast<double>(yes.numel());
-  }
-  std::printf("%.1f %% of the answers are right\n", 100 * right / all);
+  const auto found = model.eval(test_loader);
+  std::printf("loss %.3f; the word is among the 10 likeliest in %.1f %% of the texts\n",
+              found.at("loss"), 100 * found.at("top10"));
+  const interchange::OnnxSignature signature{
+      .inputs = {{.example = {3}, .dtype = DType::kI64, .name = "question"},
+                 {.example = {8}, .dtype = DType::kI64, .name = "text"}},
+      .results = {"match", "word"}};
+  const std::string file = interchange::serialize_onnx(net, signature);
+  std::printf("%lld parameters, the table counted once; %zu bytes as ONNX\n",
+              static_cast<long long>(net.parameter_count()), file.size());
 }

@@ -26,12 +26,14 @@ ALLOWED = {
             "graph", "interchange", "report", "train"},
 }
 # Rooms: folders within a layer that has an order of its own. Each may include itself and the rooms listed for it;
-# the folder that holds them may include all. Ops and their helpers may include each other, but the dispatcher
-# includes no op.
+# the folder that holds them may include all, unless it is listed itself. Ops and their helpers may include each
+# other, but the dispatcher includes no op. The mechanism of mixed precision includes no name of another framework.
 SHARED = {"kernels/cpu/simd", "kernels/cpu/loops"}
 METHOD = SHARED | {"kernels/cpu/norm", "kernels/cpu/onednn", "kernels/cpu/gemm", "kernels/cpu/conv"}
 CONVOLUTIONS = ["as_gemm", "direct", "grad_weight", "planar", "winograd"]
 ROOMS = {
+    "amp": set(),
+    "amp/names": {"amp"},
     "ops/dispatcher": set(),
     "ops/fusion": {"ops", "ops/dispatcher"},
     "ops/update": {"ops", "ops/dispatcher", "ops/fusion", "ops/update/rules"},
@@ -41,6 +43,7 @@ ROOMS = {
     "kernels/cpu/norm": SHARED,
     "kernels/cpu/optim": SHARED,
     "kernels/cpu/onednn": SHARED,
+    "kernels/cpu/recurrent": SHARED,
     "kernels/cpu/pool": SHARED | {"kernels/cpu/norm"},
     "kernels/cpu/attention": SHARED,
     "kernels/cpu/gemm": SHARED | {"kernels/cpu/norm"},
@@ -80,8 +83,8 @@ def fault_of_include(layer, included):
 def fault_of_room(room, included):
     """Says what is wrong with including that path from that room of a layer, or returns None."""
     target = included.removeprefix("mezzo/").rpartition("/")[0]
-    holder = next((floor for floor in ("kernels/cpu", "ops") if f"{room}/".startswith(f"{floor}/")), None)
-    if holder is None or room == holder or not f"{target}/".startswith(f"{holder}/"):
+    holder = next((floor for floor in ("amp", "kernels/cpu", "ops") if f"{room}/".startswith(f"{floor}/")), None)
+    if holder is None or (room == holder and holder not in ROOMS) or not f"{target}/".startswith(f"{holder}/"):
         return None
     if room not in ROOMS:
         return f"no room '{room}' is known; add it to tools/check_layers.py"

@@ -112,8 +112,8 @@ void apply(bool enabled, const Policy& policy) {
 void check_policy(const Policy& policy) {
   const bool ok =
       is_lower(policy.lower) || (policy.lower == DType::kF32 && policy.level == Level::kO3);
-  check_arg(ok, "autocast", "the lower dtype must be bf16 or f16, and f32 at O3 only: it is ",
-            policy.lower, " at ", policy.level);
+  check_arg(ok, "autocast", "the lower dtype must be ", lower_dtypes(),
+            ", and f32 at O3 only: it is ", policy.lower, " at ", policy.level);
 }
 
 }  // namespace

@@ -19,8 +19,9 @@ namespace mezzo::amp {
 //   }
 //   loss.backward();  // every op in the dtype of its forward, inside a region or not
 //
-// f64 and integer tensors are never cast. Throws ArgumentError unless the lower dtype is bf16 or
-// f16 (or f32 at O3). If the region is disabled, or at O0, the lower dtype is not checked.
+// f64 and integer tensors are never cast. Throws ArgumentError unless the lower dtype is a
+// lower precision (or f32 at O3). If the region is disabled, or at O0, the lower dtype is not
+// checked.
 class Autocast {
  public:
   // Opens a region at level auto with that lower dtype.
@@ -37,8 +38,8 @@ class Autocast {
 };
 
 // While it exists, nothing on this thread is cast. For computations within a user's region that are
-// not part of the network: a loss times its scale would overflow in f16, and sums of gradients
-// would lose what f32 keeps.
+// not part of the network: a loss times its scale would overflow a narrow range, and sums of
+// gradients would lose what f32 keeps.
 class NoAutocast {
  public:
   NoAutocast() = default;

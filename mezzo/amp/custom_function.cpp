@@ -149,7 +149,7 @@ CustomFunction::CustomFunction(Pass forward, Pass backward, const CustomFunction
   check_arg(forward_ != nullptr && backward_ != nullptr, kOp,
             "a pass is empty. Give both functions");
   const DType dtype = options.cast_inputs.value_or(DType::kF32);
-  check_arg(takes_part(dtype), kOp, "cast_inputs must be f32, bf16 or f16, it is ", dtype);
+  check_arg(takes_part(dtype), kOp, "cast_inputs must be ", trainable_dtypes(), ", it is ", dtype);
 }
 
 CustomFunction::Tensors CustomFunction::operator()(std::span<const Tensor> inputs) const {

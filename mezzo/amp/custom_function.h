@@ -34,9 +34,9 @@ class FunctionContext {
 };
 
 struct CustomFunctionOptions {
-  // In a mixed-precision region, inputs in f32, bf16 and f16 are cast to that dtype, and forward
-  // and backward pass run without a region, in the dtypes of their inputs. Outside of regions it
-  // has no effect. Empty: the forward pass runs in the caller's region.
+  // In a mixed-precision region, inputs in f32 and lower precisions are cast to that dtype, and
+  // forward and backward pass run without a region, in the dtypes of their inputs. Outside of
+  // regions it has no effect. Empty: the forward pass runs in the caller's region.
   std::optional<DType> cast_inputs{};
 };
 
@@ -70,7 +70,7 @@ class CustomFunction {
   using Tensors = std::vector<Tensor>;
   using Pass = std::function<Tensors(FunctionContext& context, std::span<const Tensor> tensors)>;
 
-  // Throws ArgumentError for an empty function and unless cast_inputs is f32, bf16 or f16.
+  // Throws ArgumentError for an empty function and unless cast_inputs is f32 or a lower precision.
   CustomFunction(Pass forward, Pass backward, const CustomFunctionOptions& options = {});
 
   // Throws ArgumentError for too many results or none, for undefined or integer results, and, in

@@ -69,12 +69,6 @@ GradScaler::GradScaler(const LossScaleOptions& options, bool enabled)
     : state_(std::make_shared<LossScaleState>(enabled ? options : LossScaleOptions{})),
       enabled_(enabled) {}
 
-GradScaler::GradScaler(const LossScaleManager& manager)
-    : state_(manager.scales() ? manager.state()
-                              : std::make_shared<LossScaleState>(LossScaleOptions{})),
-      enabled_(manager.scales()),
-      checks_(manager.get_drop_overflow_update()) {}
-
 Tensor GradScaler::scale(const Tensor& loss) {
   if (!enabled_) return loss;
   // The scale is not subject to a surrounding region: in 16 bits the product would overflow.
@@ -332,30 +326,6 @@ std::optional<std::size_t> GradScaler::unscale(std::span<const Tensor> tensors) 
   return bad;
 }
 
-std::optional<std::size_t> GradScaler::backward(GradManager& manager, const Tensor& loss,
-                                                const Tensor& dy, bool unscale_grad,
-                                                std::optional<bool> update_scale) {
-  return backward(manager, std::span(&loss, 1), std::span(&dy, 1), unscale_grad, update_scale);
-}
-
-std::optional<std::size_t> GradScaler::backward(GradManager& manager,
-                                                std::span<const Tensor> losses,
-                                                std::span<const Tensor> dys, bool unscale_grad,
-                                                std::optional<bool> update_scale) {
-  // Checked before gradients are added to those that are divided already.
-  if (unscale_grad) check_not_unscaled(manager.attached_tensors());
-  // Scales losses rather than dys, so that it happens in f32 for a 16-bit loss, too.
-  std::vector<Tensor> wide(dys.begin(), dys.end());
-  for (Tensor& dy : wide) {
-    if (enabled_ && dy.defined()) dy = dy.astype(DType::kF32);
-  }
-  manager.backward(scale(losses), wide);
-  std::optional<std::size_t> bad;
-  if (unscale_grad) bad = unscale(manager.attached_tensors());
-  if (update_scale.value_or(unscale_grad)) update();
-  return bad;
-}
-
 GradScaler::StateDict GradScaler::state_dict() const {
   if (!enabled_) return {};
   return {{kScale, state_->scale()},
@@ -395,23 +365,6 @@ void GradScaler::load_state_dict(const StateDict& state) {
             "` must not be negative: ", skipped);
   *state_ = loaded;
   skipped_in_a_row_ = skipped;
-}
-
-GradScaler oneflow_grad_scaler(double init_scale, double growth_factor, double backoff_factor,
-                               std::int64_t growth_interval) {
-  check_arg(backoff_factor == 1 / growth_factor, "oneflow_grad_scaler",
-            "backoff_factor must be 1 / growth_factor, they are ", backoff_factor, " and ",
-            growth_factor);
-  LossScaleOptions options = loss_scale_preset("oneflow");
-  options.init_scale = init_scale;
-  options.growth_factor = growth_factor;
-  options.backoff_factor = backoff_factor;
-  options.growth_interval = growth_interval;
-  return GradScaler(options);
-}
-
-GradScaler static_grad_scaler(double scale_factor) {
-  return GradScaler(LossScaleManager(fixed_loss_scale(scale_factor), false));
 }
 
 }  // namespace mezzo::amp

@@ -10,9 +10,7 @@
 #include <utility>
 #include <vector>
 
-#include "mezzo/amp/grad_manager.h"
 #include "mezzo/amp/loss_scale.h"
-#include "mezzo/amp/loss_scale_manager.h"
 #include "mezzo/amp/update_on_device.h"
 #include "mezzo/core/tensor.h"
 #include "mezzo/optim/optimizer.h"
@@ -20,6 +18,8 @@
 namespace mezzo::amp {
 
 class GradientStatistics;
+class GradManager;       // names/grad_manager.h
+class LossScaleManager;  // names/loss_scale_manager.h
 
 // The result of step() for one optimizer.
 struct StepResult {
@@ -217,12 +217,5 @@ class GradScaler {
   std::int64_t skipped_in_a_row_ = 0;
   GradientStatistics* statistics_ = nullptr;
 };
-
-// OneFlow's GradScaler: the scale is clamped between 1 and the largest f32. Throws ArgumentError
-// unless backoff_factor is 1 / growth_factor.
-GradScaler oneflow_grad_scaler(double init_scale = 65536, double growth_factor = 2,
-                               double backoff_factor = 0.5, std::int64_t growth_interval = 2000);
-// OneFlow's StaticGradScaler: the scale is fixed, and nothing is checked or skipped.
-GradScaler static_grad_scaler(double scale_factor);
 
 }  // namespace mezzo::amp

@@ -53,7 +53,7 @@ std::optional<double> GradientHistogram::best_scale(DType dtype, int margin) con
   if (!largest.has_value()) return std::nullopt;
   // The binade of the largest gradients begins within the range; whether they all fit depends on
   // their fraction.
-  int shift = (dtype == DType::kF16 ? 15 : 127) - *largest - margin;
+  int shift = std::ilogb(max_of(dtype)) - *largest - margin;
   if (counts.rounded_to(dtype, shift + margin).to_infinity > 0) --shift;
   constexpr int kLargestScale = 127;  // in f32, which a scale is
   return std::exp2(std::min(shift, kLargestScale));

@@ -24,7 +24,7 @@ struct GradientHistogram {
 
   // The fraction of the finite gradients other than zero that rounding to that dtype would make
   // zero, or infinite, after multiplication by `scale`; 0 if there are none. Exact for f32
-  // gradients that are normal numbers. Throws ArgumentError unless the dtype is bf16 or f16 and the
+  // gradients that are normal numbers. Throws ArgumentError unless the dtype has 16 bits and the
   // scale a power of two; see floor_power_of_two().
   double lost_in(DType dtype, double scale = 1) const;
   double overflowing_in(DType dtype, double scale = 1) const;

@@ -11,7 +11,7 @@
 namespace mezzo::amp {
 namespace {
 
-// Receives the gradient of one module's output.
+// Receives the gradients of one module's outputs.
 class Observer {
  public:
   virtual void on_gradient(const Tensor& gradient) = 0;
@@ -48,16 +48,20 @@ const OpDef observe_gradient{
 
 }  // namespace
 
-// Inserts the observing operation at the output of one module, in the steps that are counted.
+// Inserts the observing operation at the outputs of one module, in the steps that are counted.
 class GradientStatistics::ActivationHook final : public nn::ForwardHook, public Observer {
  public:
   ActivationHook(GradientStatistics& statistics, std::size_t index)
       : statistics_(statistics), index_(index) {}
 
-  Tensor around(nn::Module&, const Tensor& x, const Forward& forward) override {
-    const Tensor y = forward(x);
-    if (!statistics_.is_due() || !grad_enabled() || !y.defined() || !y.requires_grad()) return y;
-    return call_one(observe_gradient, {&y}, ObserveAttrs{this});
+  nn::Tensors around(nn::Module&, const nn::Tensors& inputs, const Forward& forward) override {
+    nn::Tensors results = forward(inputs);
+    if (!statistics_.is_due() || !grad_enabled()) return results;
+    for (Tensor& y : results) {
+      if (!y.defined() || !y.requires_grad()) continue;
+      y = call_one(observe_gradient, {&y}, ObserveAttrs{this});
+    }
+    return results;
   }
 
   void on_gradient(const Tensor& gradient) override {

@@ -4,9 +4,10 @@
 #include <unordered_set>
 
 #include "mezzo/nn/batch_norm.h"
-#include "mezzo/nn/f16_range.h"
 #include "mezzo/nn/group_norm.h"
 #include "mezzo/nn/layer_norm.h"
+#include "mezzo/nn/range_warning.h"
+#include "mezzo/nn/rms_norm.h"
 #include "mezzo/ops/cast.h"
 
 namespace mezzo::amp {
@@ -17,7 +18,8 @@ using Arrays = std::unordered_set<const TensorImpl*>;
 bool is_normalization(const nn::Module& module) {
   return dynamic_cast<const nn::BatchNorm*>(&module) != nullptr ||
          dynamic_cast<const nn::GroupNorm*>(&module) != nullptr ||
-         dynamic_cast<const nn::LayerNorm*>(&module) != nullptr;
+         dynamic_cast<const nn::LayerNorm*>(&module) != nullptr ||
+         dynamic_cast<const nn::RmsNorm*>(&module) != nullptr;
 }
 
 // The parameters of normalisation layers, which may be shared with others.
@@ -44,12 +46,12 @@ void convert(nn::Module& module, DType dtype, const Arrays& kept) {
   module.apply([&](nn::Module& part) {
     for (const nn::Module::Member& member : part.own_parameters()) {
       Tensor& parameter = *member.tensor;
-      const bool may_change = parameter.dtype() == DType::kF32 || is_lower(parameter.dtype());
+      const bool may_change = is_trainable(parameter.dtype());
       if (!may_change || parameter.dtype() == dtype || kept.contains(parameter.impl())) continue;
       const auto found = replaced.find(parameter.impl());
       const Tensor old = parameter;
       parameter = found != replaced.end() ? found->second.second : converted(old, dtype);
-      nn::warn_if_beyond_f16(member.name, parameter);
+      nn::warn_if_beyond_range(member.name, parameter);
       replaced.emplace(old.impl(), std::pair(old, parameter));
     }
   });
@@ -58,7 +60,8 @@ void convert(nn::Module& module, DType dtype, const Arrays& kept) {
 }  // namespace
 
 nn::Module& half_parameters(nn::Module& module, DType dtype, const HalfParametersOptions& options) {
-  check_arg(is_lower(dtype), "half_parameters", "parameters can be made bf16 or f16, not ", dtype);
+  check_arg(is_lower(dtype), "half_parameters", "parameters can be made ", lower_dtypes(), ", not ",
+            dtype);
   module.zero_grad();
   convert(module, dtype, options.keep_batchnorm_fp32 ? normalization_parameters(module) : Arrays());
   return module;

@@ -4,29 +4,18 @@
 #include "mezzo/core/error.h"
 #include "mezzo/distributed/average.h"
 #include "mezzo/ops/arithmetic.h"
-#include "mezzo/ops/cast.h"
 #include "mezzo/ops/dispatcher/capture_hook.h"
 
 namespace mezzo::amp {
-namespace {
-
-// 16-bit targets are compared with an output in f32.
-Tensor widened(const Tensor& labels) {
-  return is_lower(labels.dtype()) ? labels.astype(DType::kF32) : labels;
-}
-
-}  // namespace
-
-LossParts::Whole LossParts::begin(const Tensor& labels, std::int64_t examples,
-                                  std::int64_t micro_batches) {
+LossParts::Whole LossParts::begin(const Batch& batch, std::int64_t micro_batches) {
   if ((processes_ == nullptr && micro_batches == 1) || loss_.adds_up()) return {};
   const NoAutocast outside;  // compute like the loss
-  const Tensor count = loss_.count(widened(labels));
+  const Tensor count = loss_.count(batch);
   check_arg(!count.defined() || !count.requires_grad(), "train_step",
             "the count of the loss has a gradient, as with trained class weights, which parts of a "
             "batch cannot compute by themselves. Train with one micro-batch in one process, or "
             "detach the weights");
-  if (processes_ != nullptr) return share(count, examples);
+  if (processes_ != nullptr) return share(count, batch.size());
   return {.divisor = count};
 }
 
@@ -47,11 +36,11 @@ LossParts::Whole LossParts::share(const Tensor& count, std::int64_t examples) {
   return count.defined() ? Whole{.divisor = shared_} : Whole{.ratio = shared_};
 }
 
-LossParts::Part LossParts::part_of(const Tensor& output, const Tensor& labels, const Whole& whole,
-                                   double share) const {
-  const Tensor widened_labels = widened(labels);
-  Tensor loss =
-      whole.divisor.defined() ? loss_.sum(output, widened_labels) : loss_(output, widened_labels);
+LossParts::Part LossParts::part_of(Batch part, const Whole& whole, double share) const {
+  Tensor loss = whole.divisor.defined() ? loss_.sum(part) : loss_(part);
+  // A region in which the step is called applies to the network alone.
+  const NoAutocast outside;
+  check_arg(loss.defined(), "train_step", "the loss returns an undefined tensor. Return a scalar");
   check_arg(loss.numel() == 1, "train_step", "the loss has the shape ", loss.shape(),
             ", but must be a scalar. Return its mean() or sum()");
   if (whole.divisor.defined()) return {loss / whole.divisor, 1};

@@ -3,7 +3,8 @@
 
 #include <cstdint>
 
-#include "mezzo/amp/loss_function.h"
+#include "mezzo/amp/batch.h"
+#include "mezzo/amp/loss_of_batch.h"
 #include "mezzo/distributed/process_group.h"
 
 namespace mezzo::amp {
@@ -15,7 +16,7 @@ namespace mezzo::amp {
 class LossParts {
  public:
   // `processes` must outlive this object; null: this process alone.
-  LossParts(LossFunction loss, distributed::ProcessGroup* processes)
+  LossParts(LossOfBatch loss, distributed::ProcessGroup* processes)
       : loss_(std::move(loss)), processes_(processes) {}
 
   // Values that the parts of one step share. By default there are none: one part is the whole
@@ -25,24 +26,24 @@ class LossParts {
     Tensor ratio{};    // factor of means: this process's examples / the average number of examples
   };
   // Called before the first part of a step. Computes the count of the whole batch; several
-  // processes exchange their counts as host work. `labels` are all labels of this process. Throws
+  // processes exchange their counts as host work. `batch` is all of this process. Throws
   // ArgumentError for a count that takes part in differentiation if the batch has several parts.
-  Whole begin(const Tensor& labels, std::int64_t examples, std::int64_t micro_batches);
+  Whole begin(const Batch& batch, std::int64_t micro_batches);
 
   struct Part {
     Tensor loss;        // f32 if outputs are f32
     double weight = 1;  // factor of its contribution
   };
-  // The contribution of one part, which has the given share of this process's examples. Throws
-  // ArgumentError unless the loss is a scalar.
-  Part part_of(const Tensor& output, const Tensor& labels, const Whole& whole, double share) const;
+  // Runs the forward pass and the loss of one part, which has the given share of this process's
+  // examples, and returns its contribution. Throws ArgumentError unless the loss is a scalar.
+  Part part_of(Batch part, const Whole& whole, double share) const;
 
-  const LossFunction& loss() const { return loss_; }
+  const LossOfBatch& loss() const { return loss_; }
 
  private:
   Whole share(const Tensor& count, std::int64_t examples);
 
-  LossFunction loss_;
+  LossOfBatch loss_;
   distributed::ProcessGroup* processes_;
   Tensor shared_;  // the value that processes have exchanged; the same tensor in every run
 };

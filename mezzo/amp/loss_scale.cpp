@@ -119,6 +119,12 @@ void warn_of_skips(std::int64_t skipped_in_a_row, double scale, std::string_view
              "smaller; else check the learning rate, the data and the loss"));
 }
 
+void check_unchecked_growth(const char* op, std::int64_t growth_interval) {
+  check_arg(growth_interval == 0, op,
+            "a scale without overflow checks would only grow: ", "growth_interval ",
+            growth_interval, ". Set it to 0, or check for overflow");
+}
+
 LossScaleState::LossScaleState(const LossScaleOptions& options)
     : options_(options),
       scale_(in_f32("init_scale", options.init_scale)),

@@ -54,6 +54,10 @@ std::span<const std::string_view> loss_scale_preset_names();
 // A fixed scale, which stays fixed if another value is loaded or set later.
 LossScaleOptions fixed_loss_scale(double scale);
 
+// Throws ArgumentError unless the interval is 0. A scale whose gradients are not checked must not
+// grow: nothing would stop it.
+void check_unchecked_growth(const char* op, std::int64_t growth_interval);
+
 // The number of consecutive skipped steps that causes a warning: no search for a scale takes that
 // long, not even from 2^32 down. MindSpore's host path throws after 1000.
 inline constexpr std::int64_t kManySkips = 100;

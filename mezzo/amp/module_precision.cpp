@@ -17,18 +17,19 @@ thread_local const nn::Module* as_computed = nullptr;
 // Opens a region with a module's policy around its forward pass.
 class PolicyHook final : public nn::ForwardHook {
  public:
-  // `whole`: set by to_float(), which casts the input but not the output. `named_by`: the network
+  // `whole`: set by to_float(), which casts the inputs but not the results. `named_by`: the network
   // whose options made this setting, if it is not the module's own. Only its address matters.
   PolicyHook(Policy policy, bool whole, const nn::Module* named_by)
       : policy_(std::move(policy)), whole_(whole), named_by_(named_by) {}
 
-  Tensor around(nn::Module& module, const Tensor& x, const Forward& forward) override {
+  nn::Tensors around(nn::Module& module, const nn::Tensors& inputs,
+                     const Forward& forward) override {
     const Autocast region(policy_);
-    if (whole_) return forward(takes_part(x.dtype()) ? cast(x, policy_.lower) : x);
-    const Tensor y = forward(x);
-    if (&module == as_computed) return y;
+    if (whole_) return forward(all_cast(inputs, policy_.lower));
+    nn::Tensors results = forward(inputs);
+    if (&module == as_computed) return results;
     // Widening does not restore the bits of 16-bit logits, but from here on the loss is all f32.
-    return takes_part(y.dtype()) ? cast(y, DType::kF32) : y;
+    return all_cast(std::move(results), DType::kF32);
   }
 
   bool is_precision() const override { return true; }
@@ -37,6 +38,14 @@ class PolicyHook final : public nn::ForwardHook {
   const nn::Module* named_by() const { return named_by_; }
 
  private:
+  // Indices, masks of bools and tensors that were left out stay as they are.
+  static nn::Tensors all_cast(nn::Tensors tensors, DType dtype) {
+    for (Tensor& tensor : tensors) {
+      if (tensor.defined() && takes_part(tensor.dtype())) tensor = cast(tensor, dtype);
+    }
+    return tensors;
+  }
+
   Policy policy_;
   bool whole_;
   const nn::Module* named_by_;
@@ -154,14 +163,14 @@ Policy with_options(Policy policy, const Names& names, const MixedPrecisionOptio
 }
 
 void check_lower(DType dtype) {
-  check_arg(is_lower(dtype), "amp", "the lower dtype must be bf16 or f16, it is ", dtype);
+  check_arg(is_lower(dtype), "amp", "the lower dtype must be ", lower_dtypes(), ", it is ", dtype);
 }
 
 }  // namespace
 
 nn::Module& to_float(nn::Module& module, DType dtype) {
-  check_arg(dtype == DType::kF32 || is_lower(dtype), "to_float",
-            "a module can compute in f32, bf16 or f16, not in ", dtype);
+  check_arg(is_trainable(dtype), "to_float", "a module can compute in ", trainable_dtypes(),
+            ", not in ", dtype);
   set_hook(module, {.level = Level::kO3, .lower = dtype}, true);
   return module;
 }

@@ -17,10 +17,11 @@
 namespace mezzo::amp {
 
 // Computes everything in the module in `dtype` (f32, bf16 or f16), like MindSpore's Cell.to_float:
-// its input and the inputs of its operations, including parameters, are cast. Exceptions are inputs
-// that no operation casts: biases of convolutions, scales and shifts of normalisations, and the
-// tables of embeddings. The output is not cast. Parameters themselves stay f32. A second call
-// replaces the first. Returns the module. Throws ArgumentError for other dtypes.
+// its floating-point inputs and the inputs of its operations, including parameters, are cast.
+// Exceptions are inputs that no operation casts: biases of convolutions, scales and shifts of
+// normalisations, and the tables of embeddings. The results are not cast. Parameters themselves
+// stay f32. A second call replaces the first. Returns the module. Throws ArgumentError for other
+// dtypes.
 nn::Module& to_float(nn::Module& module, DType dtype);
 
 // MindSpore's flags: the module computes in the dtype that is set to true. Throws ArgumentError
@@ -43,8 +44,8 @@ struct MixedPrecisionOptions {
   std::optional<bool> keep_batchnorm_fp32{};  // see Policy
 };
 
-// From now on the network computes at that level whenever it is called, and returns an f32 output,
-// so that the loss is f32, too. Another call replaces the effect of the first, also on the modules
+// From now on the network computes at that level whenever it is called, and returns f32 results, so
+// that the loss is f32, too. Another call replaces the effect of the first, also on the modules
 // that its options named. Settings made directly on parts of the network stay and win. O0 removes
 // the network's setting; modules that the options name are still set. Returns the network. Throws
 // ArgumentError for a dtype other than bf16 and f16 (not checked at O0, where nothing is lowered),

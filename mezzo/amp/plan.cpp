@@ -9,6 +9,7 @@
 #include "mezzo/nn/inference.h"
 #include "mezzo/ops/dispatcher/grad_mode.h"
 #include "mezzo/ops/losses.h"
+#include "mezzo/ops/shape_ops.h"
 
 namespace mezzo::amp {
 namespace {
@@ -161,10 +162,24 @@ Plan make_plan(nn::Module& net, const Tensor& input, const Policy& policy) {
       const Autocast region(policy);
       logits = net(input);
     }
+    // The logits of tokens, [n, t, classes].
+    if (!is_floating(input.dtype()) && logits.rank() == input.rank() + 1) {
+      logits = flatten(logits, 0, -2);
+    }
     Shape places = logits.shape();
     if (places.rank() > 1) places.erase(1);
     const Tensor labels = zeros(places, DType::kI64, Format::kContiguous, input.device());
     cross_entropy(logits.astype(DType::kF32), labels);
+  });
+}
+
+Plan make_plan(nn::Module& net, const LossOfBatch& loss, const Batch& batch, const Policy& policy) {
+  check_arg(loss != nullptr, "plan", "the loss is null. Give one");
+  const nn::Inference inference(net);
+  const LossOfBatch under_policy = loss.with_regions(net, policy);
+  return make_plan([&] {
+    Batch own = batch;
+    under_policy(own);
   });
 }
 

@@ -7,6 +7,8 @@
 #include <string>
 #include <vector>
 
+#include "mezzo/amp/batch.h"
+#include "mezzo/amp/loss_of_batch.h"
 #include "mezzo/amp/policy.h"
 #include "mezzo/nn/module.h"
 
@@ -58,6 +60,9 @@ Plan make_plan(nn::Module& net, const Shape& input, const Policy& policy);
 // Takes an input tensor, for networks that cannot read f32 zeros, such as those that read token
 // indices. The values of its elements do not affect the plan.
 Plan make_plan(nn::Module& net, const Tensor& input, const Policy& policy);
+// The plan of a network of several inputs and results, and of a loss, for a batch. Throws
+// ArgumentError if the loss is null.
+Plan make_plan(nn::Module& net, const LossOfBatch& loss, const Batch& batch, const Policy& policy);
 
 // The casts of an operation as text: `x0 f32>bf16, x1 f32>bf16 (parameter, shared)`.
 std::string describe_casts(const PlannedOp& op);

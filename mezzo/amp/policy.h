@@ -52,7 +52,7 @@ class OpRules {
 
 struct Policy {
   Level level = Level::kAuto;
-  // bf16 or f16; f32 only at O3, which then computes everything in f32.
+  // A lower precision; f32 only at O3, which then computes everything in f32.
   DType lower = DType::kBf16;
   // Whether scale and shift of normalisations stay in f32. If not, they are rounded to the lower
   // dtype first, as if the whole network were cast. Statistics are f32 in any case, since 16 bits
@@ -68,7 +68,7 @@ struct Policy {
 };
 
 // Only f32 and the two 16-bit types take part in mixed precision; f64 is an explicit choice.
-constexpr bool takes_part(DType dtype) { return dtype == DType::kF32 || is_lower(dtype); }
+constexpr bool takes_part(DType dtype) { return is_trainable(dtype); }
 
 // The action for the inputs of an operation: the user's rule, else the level's action for the
 // operation's class.

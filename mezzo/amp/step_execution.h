@@ -5,21 +5,24 @@
 #include <cstddef>
 #include <cstdint>
 #include <functional>
+#include <span>
 #include <utility>
 
+#include "mezzo/amp/batch.h"
 #include "mezzo/core/tensor.h"
 
 namespace mezzo::amp {
 
-// The work of a step between the beginning and the end of its bookkeeping, as a function of a
-// batch.
-using StepBody = std::function<void(const Tensor& input, const Tensor& labels)>;
+// The work of a step between the beginning and the end of its bookkeeping, as a function of the
+// tensors of a batch.
+using StepBody = std::function<void(std::span<const Tensor> batch)>;
 
 // What distinguishes bodies that make different calls.
 struct StepMode {
   const void* step = nullptr;  // whose body it is: host work refers to it
   std::uint64_t scaling = 0;   // GradScaler::mode()
   std::size_t params = 0;      // of the optimizer, which a group may have been added to
+  BatchLayout layout{};        // of the batch
 
   bool operator==(const StepMode&) const = default;
 };
@@ -29,8 +32,8 @@ struct StepMode {
 // default-constructed object is empty, and converts to false.
 class StepExecution {
  public:
-  using Run = std::function<void(const StepBody& body, const StepMode& mode, const Tensor& input,
-                                 const Tensor& labels)>;
+  using Run = std::function<void(const StepBody& body, const StepMode& mode,
+                                 std::span<const Tensor> batch)>;
 
   StepExecution() = default;
   // `release_memory` frees the memory that `run` keeps from step to step, until the next step;
@@ -42,9 +45,8 @@ class StepExecution {
       : run_(std::move(run)), release_memory_(std::move(release_memory)) {}
 
   explicit operator bool() const { return run_ != nullptr; }
-  void operator()(const StepBody& body, const StepMode& mode, const Tensor& input,
-                  const Tensor& labels) const {
-    run_(body, mode, input, labels);
+  void operator()(const StepBody& body, const StepMode& mode, std::span<const Tensor> batch) const {
+    run_(body, mode, batch);
   }
   void release_memory() const {
     if (release_memory_) release_memory_();

@@ -18,7 +18,6 @@
 #include "mezzo/nn/keep_buffers.h"
 #include "mezzo/ops/arithmetic.h"
 #include "mezzo/ops/dispatcher/capture_hook.h"
-#include "mezzo/ops/shape_ops.h"
 
 namespace mezzo::amp {
 namespace {
@@ -35,10 +34,10 @@ bool is_in_bf16(const nn::Module& net, const std::optional<Policy>& around) {
   return policy.has_value() && policy->dtype() == DType::kBf16;
 }
 
-void check_split(std::int64_t examples, const Tensor& labels, std::int64_t parts) {
-  check_arg(examples >= parts && labels.size(0) == examples, "train_step",
-            "cannot split a batch of ", examples, " examples and ", labels.size(0), " labels into ",
-            parts, " micro-batches. Use fewer, and a label for each example");
+void check_split(const Batch& batch, std::int64_t parts) {
+  batch.check_rows();
+  check_arg(batch.size() >= parts, "train_step", "cannot split a batch of ", batch.size(),
+            " examples into ", parts, " micro-batches. Use fewer");
 }
 
 // A group of one process exchanges nothing; without it an update can be recorded or done in parts.
@@ -65,29 +64,18 @@ const char* name_of(StepPhase phase) {
   return "";
 }
 
-Tensor forward(nn::Module& net, const Tensor& input, const std::optional<Policy>& policy) {
-  return forward_for(nullptr, net, input, policy).astype(DType::kF32);
-}
-
-Tensor forward_for(const LossFunction& loss, nn::Module& net, const Tensor& input,
-                   const std::optional<Policy>& policy) {
-  std::optional<Autocast> region;
-  if (policy.has_value()) region.emplace(*policy);
-  std::optional<OutputAsComputed> as_computed;
-  if (loss.reads_16_bits()) as_computed.emplace(net);
-  const Tensor output = net(input);
-  // Whether the output is in 16 bits is not checked: graph mode may not have decided it yet.
-  const bool is_read = loss.reads_16_bits() && output.dtype() != DType::kF64;
-  return is_read ? output : output.astype(DType::kF32);
-}
-
 TrainStep::TrainStep(nn::Module& net, LossFunction loss, optim::Optimizer& optimizer,
+                     GradScaler scaler, TrainStepOptions options)
+    : TrainStep(net, LossOfBatch::of(std::move(loss), net, options.policy), optimizer,
+                std::move(scaler), options) {}
+
+TrainStep::TrainStep(nn::Module& net, const LossOfBatch& loss, optim::Optimizer& optimizer,
                      GradScaler scaler, TrainStepOptions options)
     : net_(net),
       optimizer_(optimizer),
       scaler_(std::move(scaler)),
       options_(without_group_of_one(std::move(options))),
-      loss_(std::move(loss), options_.processes) {
+      loss_(loss.with_regions(net, options_.policy), options_.processes) {
   check_arg(loss_.loss() != nullptr, "train_step", "the loss function is null. Give one");
   check_step_options(options_);
   if (scaler_.is_enabled() && is_in_bf16(net_, options_.policy)) {
@@ -127,6 +115,10 @@ void TrainStep::check_optimizer() const {
 }
 
 TrainStepResult TrainStep::operator()(const Tensor& input, const Tensor& labels) {
+  return (*this)(Batch{.inputs = {input}, .labels = {labels}});
+}
+
+TrainStepResult TrainStep::operator()(const Batch& batch) {
   if (!std::exchange(has_begun_, true)) {
     check_optimizer();
     if (options_.processes != nullptr) begin_together();
@@ -141,7 +133,7 @@ TrainStepResult TrainStep::operator()(const Tensor& input, const Tensor& labels)
   phase_ = StepPhase::kForward;
   phase_begin_ = std::chrono::steady_clock::now();
   try {
-    execute(input, labels);
+    execute(batch);
   } catch (...) {
     buffers_.restore();
     drop_gradients();
@@ -152,13 +144,13 @@ TrainStepResult TrainStep::operator()(const Tensor& input, const Tensor& labels)
   return std::move(result_);
 }
 
-void TrainStep::execute(const Tensor& input, const Tensor& labels) {
-  const auto body = [this](const Tensor& x, const Tensor& y) { run(x, y); };
-  if (execution_) {
-    execution_(body, mode(), input, labels);
-  } else {
-    body(input, labels);
-  }
+void TrainStep::execute(const Batch& batch) {
+  if (!execution_) return run(batch);
+  const StepMode now = mode(batch);
+  const auto body = [this, &now](std::span<const Tensor> tensors) {
+    run(batch_of(now.layout, tensors));
+  };
+  execution_(body, now, tensors_of(batch));
 }
 
 // Also drops those of parameters that the optimizer does not hold: they carry this step's scale,
@@ -168,15 +160,18 @@ void TrainStep::drop_gradients() const {
   net_.zero_grad();
 }
 
-StepMode TrainStep::mode() const {
-  return {.step = this, .scaling = scaler_.mode(), .params = optimizer_.params().size()};
+StepMode TrainStep::mode(const Batch& batch) const {
+  return {.step = this,
+          .scaling = scaler_.mode(),
+          .params = optimizer_.params().size(),
+          .layout = layout_of(batch)};
 }
 
-void TrainStep::run(const Tensor& input, const Tensor& labels) {
+void TrainStep::run(const Batch& batch) {
   losses_ = {};
   nn::Module* const nets[] = {&net_};
   if (options_.restore_buffers && may_skip()) buffers_.take(nets);
-  if (!accumulate_all(input, labels)) return;
+  if (!accumulate_all(batch)) return;
   average_gradients();
   const bool needs_host = this->needs_host();
   if (needs_host && !take_losses()) return;
@@ -198,30 +193,25 @@ void TrainStep::run(const Tensor& input, const Tensor& labels) {
   drop_gradients();
 }
 
-bool TrainStep::accumulate_all(const Tensor& input, const Tensor& labels) {
+bool TrainStep::accumulate_all(const Batch& batch) {
   const std::int64_t parts = options_.micro_batches;
-  const std::int64_t n = input.rank() > 0 ? input.size(0) : 1;
-  if (parts > 1) check_split(n, labels, parts);
-  const LossParts::Whole whole = loss_.begin(labels, n, parts);
-  if (parts == 1) return accumulate(input, labels, whole, 1);
+  if (parts > 1) check_split(batch, parts);
+  const LossParts::Whole whole = loss_.begin(batch, parts);
+  if (parts == 1) return accumulate(batch, whole, 1);
+  const std::int64_t n = batch.size();
   for (std::int64_t i = 0; i < parts; ++i) {
     const std::int64_t start = i * n / parts;
     const std::int64_t end = (i + 1) * n / parts;
     const double share = static_cast<double>(end - start) / static_cast<double>(n);
-    if (!accumulate(slice(input, 0, start, end), slice(labels, 0, start, end), whole, share)) {
-      return false;
-    }
+    if (!accumulate(batch.slice(start, end), whole, share)) return false;
   }
   return true;
 }
 
-bool TrainStep::accumulate(const Tensor& input, const Tensor& labels, const LossParts::Whole& whole,
-                           double share) {
+bool TrainStep::accumulate(const Batch& part, const LossParts::Whole& whole, double share) {
   begin(StepPhase::kForward);
-  const Tensor output = forward_for(loss_.loss(), net_, input, options_.policy);
-  // A region in which the step is called applies to the network alone.
+  const auto [loss, weight] = loss_.part_of(part, whole, share);
   const NoAutocast outside;
-  const auto [loss, weight] = loss_.part_of(output, labels, whole, share);
   // Detached, because a loss that is read late would keep its tape until then.
   losses_.tensors.push_back(loss.detach());
   losses_.weights.push_back(weight);
@@ -232,12 +222,14 @@ bool TrainStep::accumulate(const Tensor& input, const Tensor& labels, const Loss
 }
 
 void TrainStep::try_forward(const Tensor& input, const Tensor& labels) {
+  try_forward(Batch{.inputs = {input}, .labels = {labels}});
+}
+
+void TrainStep::try_forward(const Batch& batch) {
   const nn::KeepBuffers buffers(net_);
   const nn::Inference inference(net_);
   const KeepRandomPosition random;
-  const Tensor output = forward_for(loss_.loss(), net_, input, options_.policy);
-  const NoAutocast outside;
-  static_cast<void>(loss_.part_of(output, labels, {}, 1));
+  static_cast<void>(loss_.part_of(batch, {}, 1));
 }
 
 // Reads the losses that were not read yet.

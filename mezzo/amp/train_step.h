@@ -11,10 +11,10 @@
 #include <string>
 #include <vector>
 
+#include "mezzo/amp/forward.h"
 #include "mezzo/amp/grad_scaler.h"
-#include "mezzo/amp/loss_function.h"
+#include "mezzo/amp/loss_of_batch.h"
 #include "mezzo/amp/loss_parts.h"
-#include "mezzo/amp/loss_scale_manager.h"
 #include "mezzo/amp/policy.h"
 #include "mezzo/amp/step_buffers.h"
 #include "mezzo/amp/step_execution.h"
@@ -24,13 +24,6 @@
 #include "mezzo/optim/optimizer.h"
 
 namespace mezzo::amp {
-
-// The network's output in f32, computed under the policy, or in the caller's region if there is
-// none. Compute the loss outside of the region: it is in f32 at every level.
-Tensor forward(nn::Module& net, const Tensor& input, const std::optional<Policy>& policy);
-// Like forward(), for a loss that may read 16-bit outputs as they are.
-Tensor forward_for(const LossFunction& loss, nn::Module& net, const Tensor& input,
-                   const std::optional<Policy>& policy);
 
 // What happens to a step whose loss is infinite or NaN. Then data or activations are not finite,
 // and a smaller scale would not change that.
@@ -47,10 +40,10 @@ struct TrainStepOptions {
   // The policy of a region around the forward pass; O0 casts nothing. Empty: the region in which
   // the step is called, if any. Settings of the network itself win.
   std::optional<Policy> policy{};
-  // The number of parts into which a batch is split. Their gradients are summed before the one
-  // update, all at one scale and in f32 whatever the dtype of the parameters. Only one part at a
-  // time needs memory for activations. Loss and gradients are those of the whole batch, whatever a
-  // part counts (loss_function.h). Batch norm normalises each part by itself.
+  // The number of parts into which all tensors of a batch are split. Their gradients are summed
+  // before the one update, all at one scale and in f32 whatever the dtype of the parameters. Only
+  // one part at a time needs memory for activations. Loss and gradients are those of the whole
+  // batch, whatever a part counts (loss_function.h). Batch norm normalises each part by itself.
   std::int64_t micro_batches = 1;
   // Gradients are clipped to this norm after they were unscaled.
   std::optional<double> max_grad_norm{};
@@ -107,19 +100,24 @@ struct TrainStepResult {
 class TrainStep {
  public:
   // Throws ArgumentError unless micro_batches and max_grad_norm are positive. Warns if loss scaling
-  // is on for a bf16 network, which does not need it.
+  // is on for a bf16 network, which does not need it. A LossOfBatch calls the network itself.
   TrainStep(nn::Module& net, LossFunction loss, optim::Optimizer& optimizer, GradScaler scaler,
             TrainStepOptions options = {});
+  TrainStep(nn::Module& net, const LossOfBatch& loss, optim::Optimizer& optimizer,
+            GradScaler scaler, TrainStepOptions options = {});
 
   // Runs one step on a batch. The gradients of the network's and of the optimizer's parameters are
   // dropped before and afterwards, even after an exception, which in graph mode may leave some
   // parameters updated (docs/graph.md). Throws ArgumentError if there are fewer examples than
-  // micro-batches. Throws it in every process if several train together and their scales differ.
+  // micro-batches, or if tensors of a batch that is split have different numbers of rows. Throws it
+  // in every process if several train together and their scales differ.
   TrainStepResult operator()(const Tensor& input, const Tensor& labels);
+  TrainStepResult operator()(const Batch& batch);
 
   // Runs the forward pass and the loss of a batch in inference mode. Throws what they would throw
   // in a step, as far as training mode makes no difference, and changes nothing.
   void try_forward(const Tensor& input, const Tensor& labels);
+  void try_forward(const Batch& batch);
 
   // Throws ArgumentError if the optimizer holds none of the network's parameters, for example after
   // half_parameters(), which replaces them: it would train nothing. The first step checks this;
@@ -152,13 +150,12 @@ class TrainStep {
 
   // The body of a step. It may be captured, so everything in it besides calls of operations is host
   // work, and reports through result_.
-  void run(const Tensor& input, const Tensor& labels);
-  void execute(const Tensor& input, const Tensor& labels);
-  StepMode mode() const;
+  void run(const Batch& batch);
+  void execute(const Batch& batch);
+  StepMode mode(const Batch& batch) const;
   // These return false if a loss is not finite and the step is skipped.
-  bool accumulate(const Tensor& input, const Tensor& labels, const LossParts::Whole& whole,
-                  double share);
-  bool accumulate_all(const Tensor& input, const Tensor& labels);
+  bool accumulate(const Batch& part, const LossParts::Whole& whole, double share);
+  bool accumulate_all(const Batch& batch);
   bool take_losses();
   double mean_loss(const Tensor& loss) const;
   void add_loss(double loss, double weight);
@@ -207,44 +204,5 @@ class TrainStep {
   std::chrono::steady_clock::time_point phase_begin_{};
   std::int64_t skipped_in_a_row_ = 0;
 };
-
-// Options that are not given follow from the level, as in MindSpore:
-//
-//   level  keep_batchnorm_fp32  cast_model_type  loss_scale_manager
-//   O0     -                    -                none
-//   O1     false                f32              none
-//   O2     true                 dtype            DynamicLossScaleManager() for f16, else none
-//   O3     false                dtype            none
-//   auto   false                f32              none
-//
-// At O1 and auto normalisations are f32 whatever keep_batchnorm_fp32 says, as in MindSpore. O0
-// leaves the network with the precision that was set on it before, unless cast_model_type says
-// otherwise. To have a network in f32, use auto_mixed_precision(net, "O0"), or an O0 policy of the
-// step for modules that have no setting of their own.
-struct TrainNetworkOptions {
-  std::string level = "O0";
-  // The 16-bit dtype at levels that use one: f16, as in MindSpore, or bf16. Not used at O0.
-  DType dtype = DType::kF16;
-  // With a 16-bit cast_model_type a network computes everything in it (O3) or, with
-  // keep_batchnorm_fp32, everything but normalisations and losses (O2), whatever the level. With
-  // f32, O2 and O3 leave the network as it is; the exception is O2 with an explicit
-  // keep_batchnorm_fp32 = false, which computes everything in `dtype`. The other levels are those
-  // of auto_mixed_precision().
-  std::optional<bool> keep_batchnorm_fp32{};
-  std::optional<DType> cast_model_type{};
-  // LossScaleManager() means no loss scaling.
-  std::optional<LossScaleManager> loss_scale_manager{};
-  TrainStepOptions step{};
-};
-
-// Sets the precision of the network (see module_precision.h) and returns the step that trains it.
-// Output, labels and loss are f32. Throws ArgumentError for an unknown level, listing the valid
-// ones, and for dtypes that do not fit. Warns if f16 would be trained without loss scaling by
-// default, as at O1, auto and O3, and at O0 if the network was set to f16 before.
-TrainStep build_train_network(nn::Module& net, LossFunction loss, optim::Optimizer& optimizer,
-                              const TrainNetworkOptions& options = {});
-
-// The name that this class had first, after MindSpore's.
-using TrainOneStepWithLossScale = TrainStep;
 
 }  // namespace mezzo::amp

@@ -11,7 +11,7 @@
 #include "mezzo/cli/progress.h"
 #include "mezzo/cli/strict_values.h"
 #include "mezzo/cli/table.h"
-#include "mezzo/models/model.h"
+#include "mezzo/train/example.h"
 
 namespace mezzo::cli {
 namespace {
@@ -38,16 +38,25 @@ void print_memory(const train::RunOptions& run, const train::RunResult& result,
   write_out("\n");
 }
 
-void print_times(const train::RunOptions& run, const train::RunResult& result) {
-  write_out("{} {}x{} at {}, batch {}", run.model, run.image_size, run.image_size,
-            text_of(run.policy), run.batch_size);
+double tokens_per_s(const train::ExampleKind& example, const train::RunResult& result) {
+  return result.images_per_s * static_cast<double>(example.shape[0]);
+}
+
+void print_times(const train::RunOptions& run, const train::ExampleKind& example,
+                 const train::RunResult& result) {
+  const std::string size = example.is_tokens()
+                               ? fmt::format("{} tokens", example.shape[0])
+                               : fmt::format("{}x{}", example.shape[1], example.shape[2]);
+  write_out("{} {} at {}, batch {}", run.model, size, text_of(run.policy), run.batch_size);
   if (run.process_count() > 1) write_out(" in each of {} processes", run.process_count());
   write_out("\n");
   write_out("  step      {:.3f} ms median, {:.3f} min, {:.3f} max over {} steps\n",
             result.step_ms_median, result.step_ms_min, result.step_ms_max, result.steps);
   write_out("  phases    forward {:.3f} ms, backward {:.3f} ms, update {:.3f} ms (medians)\n",
             result.forward_ms_median, result.backward_ms_median, result.update_ms_median);
-  write_out("  rate      {:.1f} images/s\n", result.images_per_s);
+  write_out("  rate      {:.1f} {}/s", result.images_per_s, train::name_of_examples(example.shape));
+  if (example.is_tokens()) write_out(", {:.0f} tokens/s", tokens_per_s(example, result));
+  write_out("\n");
   if (result.skipped_steps > 0) {
     write_out("  skipped   {} of {} steps, for values that were not finite\n", result.skipped_steps,
               result.steps);
@@ -58,13 +67,12 @@ void run_bench(BenchOptions options) {
   train::RunOptions run = options.parsed();
   const auto processes = share_work(options);
   run.processes = processes.get();
-  if (run.image_size == 0) run.image_size = models::usual_config(run.model).image_size;
+  const train::ExampleKind example = train::usual_example(run);
   apply_machine_options(options);
   JsonLines json(options.json);
   Json own = step_fields(run);
-  own.update({{"image_size", run.image_size},
-              {"warmup", options.bench.warmup},
-              {"steps", options.bench.steps}});
+  own.update(size_fields(example));
+  own.update({{"warmup", options.bench.warmup}, {"steps", options.bench.steps}});
   json.begin(start_event("bench", run, own));
   Progress progress(json, run.model, options.quiet);
   train::Profile profile;
@@ -72,7 +80,7 @@ void run_bench(BenchOptions options) {
   if (options.profile) bench.profile = &profile;
   const train::RunResult result = train::bench(run, bench, progress);
   const std::int64_t process_bytes = peak_process_bytes();
-  print_times(run, result);
+  print_times(run, example, result);
   print_memory(run, result, process_bytes);
   if (options.profile) {
     const train::MachineRates rates = train::measure_machine_rates(run.device);
@@ -80,6 +88,7 @@ void run_bench(BenchOptions options) {
     write_profile(json, profile, result, rates);
   }
   Json event = result_event(run, result, false);
+  if (example.is_tokens()) event["tokens_per_s"] = tokens_per_s(example, result);
   event["process_bytes"] = process_bytes;
   json.write(event);
 }
@@ -94,6 +103,7 @@ void add_bench(CLI::App& app) {
   add_size(*command, "--image-size", options->run.image_size,
            "Height and width (the model's default)")
       ->group(heading::kData);
+  add_tokens_option(*command, options->run);
   add_batch_size_option(*command, *options);
   command->add_option("--warmup", options->bench.warmup, "Warm-up steps, not timed")
       ->capture_default_str()

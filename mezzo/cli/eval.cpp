@@ -17,6 +17,7 @@
 #include "mezzo/ops/dispatcher/grad_mode.h"
 #include "mezzo/ops/shape_ops.h"
 #include "mezzo/train/configuration.h"
+#include "mezzo/train/example.h"
 #include "mezzo/train/fine_tuning.h"
 
 namespace mezzo::cli {
@@ -80,6 +81,7 @@ void run_eval(const EvalOptions& options) {
   check_outputs({json, logits}, {.data = options.run.data});
   train::RunOptions run = options.parsed();
   apply_machine_options(options);
+  train::check_reads_images(run);
   const auto images = data::open_dataset(
       run.data, data::Split::kTest, {.image_size = run.image_size, .bad_images = run.bad_images});
   train::set_image_size(run, images->image_shape());

@@ -34,22 +34,28 @@ Json data_fields(const train::RunOptions& options) {
           {"workers", options.workers}};
 }
 
+Json size_fields(const train::ExampleKind& example) {
+  if (example.is_tokens()) return {{"tokens", example.shape[0]}};
+  return {{"image_size", example.shape[1]}};
+}
+
 Json step_fields(const train::RunOptions& options) {
-  const bool is_sgd = options.optimizer.kind == train::OptimizerKind::kSgd;
+  const train::OptimizerOptions& optimizer = options.optimizer;
+  const train::OptimizerInfo& reads = train::info_of(optimizer.kind);
   return {
       {"recompute", options.recompute},
       {"sync_batchnorm", options.sync_batchnorm},
       {"graph", options.graph},
-      {"optimizer", train::name_of(options.optimizer.kind)},
-      {"lr", options.optimizer.lr},
-      {"lr_of", rates_of(options.optimizer.lr_of)},
-      {"momentum", is_sgd ? Json(options.optimizer.momentum) : Json()},
-      {"nesterov", options.optimizer.nesterov},
-      {"betas", is_sgd ? Json() : Json::array({options.optimizer.beta1, options.optimizer.beta2})},
-      {"eps", is_sgd ? Json() : Json(options.optimizer.eps)},
-      {"weight_decay", options.optimizer.weight_decay},
-      {"accumulate", options.optimizer.accumulate},
-      {"clip", or_null(options.optimizer.clip)},
+      {"optimizer", reads.name},
+      {"lr", optimizer.lr},
+      {"lr_of", rates_of(optimizer.lr_of)},
+      {"momentum", reads.momentum.has_value() ? Json(optimizer.momentum) : Json()},
+      {"nesterov", optimizer.nesterov},
+      {"betas", reads.betas.has_value() ? Json::array({optimizer.beta1, optimizer.beta2}) : Json()},
+      {"eps", reads.eps.has_value() ? Json(optimizer.eps) : Json()},
+      {"weight_decay", optimizer.weight_decay},
+      {"accumulate", optimizer.accumulate},
+      {"clip", or_null(optimizer.clip)},
       {"freeze", options.fine_tuning.freeze},
       {"label_smoothing", options.loss.label_smoothing},
       {"loss_scale", or_null(text_if_given(options.loss_scale))},

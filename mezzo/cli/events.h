@@ -6,6 +6,7 @@
 #include <string>
 
 #include "mezzo/cli/json_lines.h"
+#include "mezzo/train/example.h"
 #include "mezzo/train/run.h"
 
 namespace mezzo::cli {
@@ -14,6 +15,8 @@ namespace mezzo::cli {
 // training on images, which has both and more.
 Json data_fields(const train::RunOptions& options);
 Json step_fields(const train::RunOptions& options);
+// The size of generated examples: `image_size` or `tokens`.
+Json size_fields(const train::ExampleKind& example);
 Json training_fields(const train::RunOptions& options);
 // The configuration of a run, with the command's own fields and the machine that it runs on.
 Json start_event(const std::string& command, const train::RunOptions& options, const Json& own);

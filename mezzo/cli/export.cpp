@@ -9,7 +9,7 @@
 #include "mezzo/cli/strict_values.h"
 #include "mezzo/cli/table.h"
 #include "mezzo/interchange/onnx.h"
-#include "mezzo/models/model.h"
+#include "mezzo/train/example.h"
 
 namespace mezzo::cli {
 namespace {
@@ -21,20 +21,29 @@ struct ExportOptions {
   std::string out{};
 };
 
+train::ExampleKind example_of(const ExportOptions& options) {
+  train::ExampleKind example = train::usual_example(options.run);
+  check_arg(!example.is_tokens() || (options.channels == 0 && options.classes == 0),
+            options.channels != 0 ? "--channels" : "--classes", options.run.model,
+            " reads tokens, whose number of kinds is fixed. Leave it out");
+  if (options.channels != 0) example.shape[0] = options.channels;
+  if (options.classes != 0) example.classes = options.classes;
+  return example;
+}
+
 void run_export(const ExportOptions& options) {
   const NamedFile out{"--out", options.out};
   check_distinct({{"--weights", options.run.fine_tuning.weights}, out});
   check_outputs({out});
   const train::RunOptions& run = options.run;
-  models::ModelConfig config = models::usual_config(run.model);
-  if (options.channels != 0) config.in_channels = options.channels;
-  if (options.classes != 0) config.num_classes = options.classes;
-  if (run.image_size != 0) config.image_size = run.image_size;
-  const Shape image{config.in_channels, config.image_size, config.image_size};
-  const auto net = train::make_model(run, image, config.num_classes);
-  interchange::export_onnx(*net, image, options.out);
-  write_out("{}: {} for images [N, {}, {}, {}], {} classes, {}\n", options.out, run.model, image[0],
-            image[1], image[2], config.num_classes,
+  const train::ExampleKind example = example_of(options);
+  const auto net = train::make_model(run, example.shape, example.classes);
+  interchange::export_onnx(*net, example.shape, options.out,
+                           {.input = example.is_tokens() ? DType::kI64 : DType::kF32});
+  std::string sizes = "N";
+  for (const std::int64_t size : example.shape) sizes += concat(", ", size);
+  write_out("{}: {} for {} [{}], {} classes, {}\n", options.out, run.model,
+            train::name_of_examples(example.shape), sizes, example.classes,
             format_bytes(static_cast<std::int64_t>(std::filesystem::file_size(options.out))));
 }
 
@@ -50,6 +59,7 @@ void add_export(CLI::App& app) {
   offer_files(command->add_option("--out", options->out, "File to write"))->required();
   add_size(*command, "--image-size", options->run.image_size,
            "Height and width of the input (the model's default)");
+  add_tokens_option(*command, options->run);
   add_size(*command, "--channels", options->channels,
            "Channels of the input (the model's default)");
   add_size(*command, "--classes", options->classes, "Number of classes (the model's default)");

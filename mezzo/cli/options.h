@@ -79,6 +79,8 @@ void add_precision_options_but_level(CLI::App& command, SharedOptions& options);
 void add_loss_scale_option(CLI::App& command, SharedOptions& options);
 // --data --image-size --bad-images --workers: the images and their size.
 void add_data_options(CLI::App& command, SharedOptions& options);
+// --tokens, for commands that can make up sequences.
+void add_tokens_option(CLI::App& command, train::RunOptions& run);
 // --batch-size, for training and for evaluation.
 void add_batch_size_option(CLI::App& command, SharedOptions& options);
 // The two groups above, and --epochs --steps --no-shuffle --no-augment --mixup --cutmix: the input

@@ -8,8 +8,14 @@
 
 namespace mezzo::cli {
 
+void add_tokens_option(CLI::App& command, train::RunOptions& run) {
+  add_size(command, "--tokens", run.tokens,
+           "Length of sequences, for models that read tokens (the model's default)")
+      ->group(heading::kData);
+}
+
 void add_batch_size_option(CLI::App& command, SharedOptions& options) {
-  command.add_option("--batch-size", options.run.batch_size, "Images per step")
+  command.add_option("--batch-size", options.run.batch_size, "Images, or sequences, per step")
       ->capture_default_str()
       ->group(heading::kData);
 }

@@ -1,4 +1,5 @@
 // Options for the update: the optimizer and its learning rates.
+#include <algorithm>
 #include <tuple>
 #include <utility>
 
@@ -31,6 +32,45 @@ std::optional<std::pair<double, double>> parse_betas(const std::string& text) {
   return std::pair{betas[0], betas[1]};
 }
 
+using Info = train::OptimizerInfo;
+
+// The optimizers that read a setting: `sgd and rmsprop`.
+template <class Value>
+std::string names_of_readers(std::optional<Value> Info::*setting) {
+  return train::optimizer_names([&](const Info& info) { return (info.*setting).has_value(); });
+}
+
+std::string text_of_default(double value) { return concat(value); }
+std::string text_of_default(const std::pair<double, double>& values) {
+  return concat(values.first, ",", values.second);
+}
+template <class Value>
+std::string text_of_default(const std::optional<Value>& value) {
+  return value.has_value() ? text_of_default(*value) : "";
+}
+
+// The defaults of a setting: `sgd, rmsprop: 0.01; lion: 0.0001`.
+template <class Value>
+std::string defaults_of(Value Info::*setting) {
+  std::vector<std::pair<std::string, std::string>> defaults;  // each with those that have it
+  for (const Info& info : train::optimizers()) {
+    const std::string value = text_of_default(info.*setting);
+    if (value.empty()) continue;
+    const auto same =
+        std::ranges::find(defaults, value, [](const auto& entry) { return entry.first; });
+    if (same == defaults.end()) {
+      defaults.emplace_back(value, info.name);
+    } else {
+      same->second += concat(", ", info.name);
+    }
+  }
+  std::string text;
+  for (const auto& [value, names] : defaults) {
+    text += concat(text.empty() ? "" : "; ", names, ": ", value);
+  }
+  return text;
+}
+
 // Parses `fc=0.1`. The pattern may contain `=`.
 train::RateOf parse_rate_of(const std::string& text) {
   const std::size_t equals = text.rfind('=');
@@ -46,19 +86,23 @@ train::RateOf parse_rate_of(const std::string& text) {
 void set_optimizer(const SharedOptions& options, train::RunOptions& run) {
   const OptimizerWords& said = options.optimizer;
   const train::OptimizerKind kind = parse_kind(said.kind);
-  const bool is_sgd = kind == train::OptimizerKind::kSgd;
+  const train::OptimizerInfo& reads = train::info_of(kind);
   train::OptimizerOptions result = train::usual_options(kind);
   result.accumulate = run.optimizer.accumulate;
   result.lr = said.lr.value_or(result.lr);
   result.weight_decay = said.weight_decay.value_or(result.weight_decay);
   result.clip = said.clip;
   const std::optional<bool> nesterov = said.nesterov ? std::optional(true) : std::nullopt;
-  set_if_read(said.momentum, is_sgd, "--momentum", "--optimizer sgd", result.momentum);
-  set_if_read(nesterov, is_sgd, "--nesterov", "--optimizer sgd", result.nesterov);
+  const auto set = [&reads](const char* option, const auto& given, auto setting, auto& value) {
+    const std::string readers = "--optimizer " + names_of_readers(setting);
+    set_if_read(given, (reads.*setting).has_value(), option, readers.c_str(), value);
+  };
+  set("--momentum", said.momentum, &Info::momentum, result.momentum);
+  set("--nesterov", nesterov, &Info::nesterov, result.nesterov);
   std::pair<double, double> betas{result.beta1, result.beta2};
-  set_if_read(parse_betas(said.betas), !is_sgd, "--betas", "--optimizer adam and adamw", betas);
+  set("--betas", parse_betas(said.betas), &Info::betas, betas);
   std::tie(result.beta1, result.beta2) = betas;
-  set_if_read(said.eps, !is_sgd, "--eps", "--optimizer adam and adamw", result.eps);
+  set("--eps", said.eps, &Info::eps, result.eps);
   for (const std::string& text : said.lr_of) result.lr_of.push_back(parse_rate_of(text));
   run.optimizer = std::move(result);
 }
@@ -88,12 +132,16 @@ void add_optimizer_options(CLI::App& command, SharedOptions& options) {
   const std::string kinds = train::optimizer_names();
   add(offer(command.add_option("--optimizer", said.kind, kinds), words_in(kinds)))
       ->capture_default_str();
-  add(command.add_option("--lr", said.lr, "Learning rate (0.01; adam, adamw: 0.001)"));
-  add(command.add_option("--momentum", said.momentum, "Momentum of sgd (0.9)"));
-  add(command.add_flag("--nesterov", said.nesterov, "Nesterov momentum of sgd"));
-  add(command.add_option("--betas", said.betas, "Adam's betas (0.9,0.999)"));
-  add(command.add_option("--eps", said.eps, "Adam's epsilon (1e-8)"));
-  add(command.add_option("--weight-decay", said.weight_decay, "Decay (0; adamw: 0.01)"));
+  const auto add_setting = [&](const char* name, auto& value, const char* help, auto setting) {
+    add(command.add_option(name, value, concat(help, " (", defaults_of(setting), ")")));
+  };
+  add_setting("--lr", said.lr, "Learning rate", &Info::lr);
+  add_setting("--momentum", said.momentum, "Momentum", &Info::momentum);
+  add(command.add_flag("--nesterov", said.nesterov,
+                       "Nesterov momentum of " + names_of_readers(&Info::nesterov)));
+  add_setting("--betas", said.betas, "Betas", &Info::betas);
+  add_setting("--eps", said.eps, "Epsilon", &Info::eps);
+  add_setting("--weight-decay", said.weight_decay, "Decay", &Info::weight_decay);
   add(command.add_option("--clip", said.clip, "Max gradient norm (none)"));
   add(command.add_option("--accumulate", options.run.optimizer.accumulate, "Micro-batches"))
       ->capture_default_str();

@@ -41,7 +41,8 @@ void add_level_option(CLI::App& command, SharedOptions& options) {
 
 void add_rule_options(CLI::App& command, SharedOptions& options) {
   const auto add = [&](CLI::Option* option) { return option->group(heading::kPrecision); };
-  add(offer(command.add_option("--dtype", options.dtype, "bf16 or f16 (bf16)"), {"bf16", "f16"}));
+  add(offer(command.add_option("--dtype", options.dtype, lower_dtypes() + " (bf16)"),
+            words_in(lower_dtypes())));
   const std::vector<std::string> operations = operation_words();
   add(offer(command.add_option("--keep-f32", options.run.precision.keep_float32,
                                "Operations and modules in f32: batch_norm,fc,layer4.*"),
@@ -73,7 +74,7 @@ amp::Policy parse_policy(const std::string& text, const std::optional<std::strin
   const auto lower = parse_dtype(name);
   const bool is_all_f32 = *level == amp::Level::kO0 && lower == DType::kF32;
   check_arg(lower.has_value() && (is_lower(*lower) || is_all_f32), has_own ? option : "--dtype",
-            "`", name, "` is not a lower precision. Use bf16 or f16");
+            "`", name, "` is not a lower precision. Use ", lower_dtypes());
   return {.level = *level, .lower = is_lower(*lower) ? *lower : DType::kBf16};
 }
 

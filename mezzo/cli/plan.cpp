@@ -14,6 +14,7 @@
 #include "mezzo/cli/strict_values.h"
 #include "mezzo/cli/table.h"
 #include "mezzo/models/model.h"
+#include "mezzo/train/example.h"
 
 namespace mezzo::cli {
 namespace {
@@ -76,12 +77,10 @@ void check_options(const PlanOptions& options) {
 void run_plan(const PlanOptions& options) {
   const train::RunOptions run = options.parsed();
   const std::int64_t images = options.batch_size.value_or(1);
-  const models::ModelConfig usual = models::usual_config(run.model);
-  const std::int64_t size = run.image_size > 0 ? run.image_size : usual.image_size;
-  const Shape image{usual.in_channels, size, size};
-  const auto net = train::make_model(run, image, usual.num_classes);
-  const amp::Policy policy = train::apply_precision(*net, run, image);
-  const Shape input{images, usual.in_channels, size, size};
+  const train::ExampleKind example = train::usual_example(run);
+  const auto net = train::make_model(run, example.shape, example.classes);
+  const amp::Policy policy = train::apply_precision(*net, run, example.shape);
+  const Tensor input = train::zero_examples(example.shape, images, net->device());
   const amp::Plan plan = amp::make_plan(*net, input, policy);
   JsonLines json(options.json);
   for (const amp::PlannedOp& op : plan.ops) json.write(event_of(op));
@@ -105,9 +104,10 @@ void add_plan(CLI::App& app) {
   add_size(*command, "--image-size", options->run.image_size,
            "Height and width of the input (the model's default)")
       ->group(heading::kData);
+  add_tokens_option(*command, options->run);
   command
       ->add_option("--batch-size", options->batch_size,
-                   "Images per batch (1; with --graph 2, as batch norm may need)")
+                   "Images, or sequences, per batch (1; with --graph 2, as batch norm may need)")
       ->group(heading::kData);
   command
       ->add_flag("--graph", options->run.graph,

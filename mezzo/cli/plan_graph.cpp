@@ -17,10 +17,11 @@
 #include "mezzo/graph/report.h"
 #include "mezzo/graph/text.h"
 #include "mezzo/io/atomic_file.h"
-#include "mezzo/models/model.h"
 #include "mezzo/nn/freeze.h"
+#include "mezzo/nn/loss.h"
 #include "mezzo/ops/cast.h"
 #include "mezzo/ops/losses.h"
+#include "mezzo/train/example.h"
 #include "mezzo/train/optimizer_of.h"
 
 namespace mezzo::cli {
@@ -30,7 +31,12 @@ using graph::GraphReport;
 using graph::Phase;
 
 // With a single image, batch norm has nothing to normalise where a map is one pixel.
-constexpr std::int64_t kDefaultImages = 2;
+constexpr std::int64_t kDefaultExamples = 2;
+
+amp::LossFunction loss_of(const train::ExampleKind& example) {
+  if (example.is_tokens()) return nn::NextTokenLoss();
+  return [](const Tensor& logits, const Tensor& labels) { return cross_entropy(logits, labels); };
+}
 
 void write_text(const std::string& path, const std::string& text) {
   if (!path.empty()) io::write_file(path, std::as_bytes(std::span(text)), "plan");
@@ -38,7 +44,8 @@ void write_text(const std::string& path, const std::string& text) {
 
 struct CapturedStep {
   std::unique_ptr<nn::Module> net{};
-  Shape input{};  // of the images
+  train::ExampleKind example{};
+  std::int64_t count = 0;  // examples
   GraphReport report{};
   std::string dot{};  // empty unless requested
   std::string text{};
@@ -46,32 +53,30 @@ struct CapturedStep {
 
 // Captures the step of train::run() without running it.
 CapturedStep capture_step(const PlanOptions& options, const train::RunOptions& run) {
-  const models::ModelConfig usual = models::usual_config(run.model);
-  const std::int64_t size = run.image_size > 0 ? run.image_size : usual.image_size;
-  const Shape image{usual.in_channels, size, size};
-  auto net = train::make_model(run, image, usual.num_classes);
-  const amp::Policy policy = train::apply_precision(*net, run, image);
+  const train::ExampleKind example = train::usual_example(run);
+  auto net = train::make_model(run, example.shape, example.classes);
+  const amp::Policy policy = train::apply_precision(*net, run, example.shape);
   const auto optimizer = train::make_optimizer(*net, run.optimizer).optimizer;
-  amp::TrainStep step(
-      *net,
-      [](const Tensor& logits, const Tensor& labels) { return cross_entropy(logits, labels); },
-      *optimizer, train::make_scaler(run.loss_scale, run.policy), {.policy = policy});
-  const std::int64_t images = options.batch_size.value_or(kDefaultImages);
-  CapturedStep captured{.input = {images, usual.in_channels, size, size}};
-  step.set_execution([&](const amp::StepBody& body, const amp::StepMode& /*mode*/,
-                         const Tensor& input, const Tensor& labels) {
-    const auto call = [&](std::span<const Tensor> batch) {
-      body(batch[0], batch[1]);
-      return std::vector<Tensor>{};
-    };
-    const Tensor batch[] = {input, labels};
-    const graph::CompileOptions compile{.networks = {net.get()}};
-    const graph::StepPrograms programs = graph::capture_programs(call, batch, compile);
-    captured.report = graph::report_on(programs);
-    if (!options.dot.empty()) captured.dot = graph::to_dot(programs.improved);
-    if (!options.text.empty()) captured.text = graph::to_text(programs.improved);
-  });
-  step(to_format(zeros(captured.input), Format::kChannelsLast), zeros({images}, DType::kI64));
+  amp::TrainStep step(*net, loss_of(example), *optimizer,
+                      train::make_scaler(run.loss_scale, run.policy), {.policy = policy});
+  const std::int64_t count = options.batch_size.value_or(kDefaultExamples);
+  CapturedStep captured{.example = example, .count = count};
+  step.set_execution(
+      [&](const amp::StepBody& body, const amp::StepMode& /*mode*/, std::span<const Tensor> batch) {
+        const auto call = [&](std::span<const Tensor> tensors) {
+          body(tensors);
+          return std::vector<Tensor>{};
+        };
+        const graph::CompileOptions compile{.networks = {net.get()}};
+        const graph::StepPrograms programs = graph::capture_programs(call, batch, compile);
+        captured.report = graph::report_on(programs);
+        if (!options.dot.empty()) captured.dot = graph::to_dot(programs.improved);
+        if (!options.text.empty()) captured.text = graph::to_text(programs.improved);
+      });
+  const Tensor input = train::zero_examples(example.shape, count, kCpuDevice);
+  // The labels of tokens have the shape of the tokens.
+  const Tensor labels = example.is_tokens() ? input : zeros({count}, DType::kI64);
+  step(example.is_tokens() ? input : to_format(input, Format::kChannelsLast), labels);
   captured.net = std::move(net);
   return captured;
 }
@@ -104,9 +109,9 @@ Json totals_of(const train::RunOptions& run, const CapturedStep& captured) {
   const GraphReport& report = captured.report;
   Json event = begin_result(run);
   event.update(frozen_fields(*captured.net));
+  event.update(size_fields(captured.example));
   event.update({{"graph", true},
-                {"batch_size", captured.input[0]},
-                {"image_size", captured.input[2]},
+                {"batch_size", captured.count},
                 {"ops", report.paint.ops},
                 {"ops_lower", report.paint.ops_lower},
                 {"ops_f32", report.paint.ops_f32},
@@ -225,9 +230,12 @@ void run_plan_graph(const PlanOptions& options) {
   for (const graph::PassRecord& pass : report.passes) json.write(event_of(pass));
   json.write(totals_of(run, captured));
   print_calls(report, options.wide);
-  write_out("A training step of {} at {} on {} images of {}x{}x{}\n\n", run.model,
-            text_of(run.policy), captured.input[0], captured.input[1], captured.input[2],
-            captured.input[3]);
+  const Shape& shape = captured.example.shape;
+  const std::string size = captured.example.is_tokens()
+                               ? fmt::format("{} tokens", shape[0])
+                               : fmt::format("{}x{}x{}", shape[0], shape[1], shape[2]);
+  write_out("A training step of {} at {} on {} {} of {}\n\n", run.model, text_of(run.policy),
+            captured.count, train::name_of_examples(shape), size);
   print_counts(report);
   print_passes(report);
   write_out("{}\n\n", graph::to_text(report.paint));

@@ -20,6 +20,7 @@
 #include "mezzo/distributed/average.h"
 #include "mezzo/io/atomic_file.h"
 #include "mezzo/io/safetensors.h"
+#include "mezzo/models/weight_files.h"
 #include "mezzo/train/configuration.h"
 #include "mezzo/train/fine_tuning.h"
 
@@ -65,7 +66,7 @@ void check_files(const TrainOptions& options) {
 // is thrown.
 void write_both(const std::string& save, const nn::Module& trained, const RunReport& report) {
   try {
-    if (!save.empty()) io::write_safetensors(save, trained.state());
+    if (!save.empty()) io::write_safetensors(save, models::to_weight_file(trained));
   } catch (const Error&) {
     write_in_spite([&] { report.write(); });
     throw;

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <vector>
 
 namespace mezzo {
 
@@ -27,6 +28,24 @@ int integer_rank(DType dtype) {
 }
 
 }  // namespace
+
+namespace {
+
+std::string names_of(bool (*is_meant)(DType), std::string_view joint) {
+  std::vector<std::string> names;
+  for (const DType dtype : kAllDTypes) {
+    if (is_meant(dtype)) names.emplace_back(name_of(dtype));
+  }
+  std::string text = names.front();
+  for (std::size_t i = 1; i + 1 < names.size(); ++i) text += ", " + names[i];
+  if (names.size() > 1) text.append(" ").append(joint).append(" ").append(names.back());
+  return text;
+}
+
+}  // namespace
+
+std::string lower_dtypes(std::string_view joint) { return names_of(is_lower, joint); }
+std::string trainable_dtypes(std::string_view joint) { return names_of(is_trainable, joint); }
 
 DType promote(DType a, DType b) {
   if (a == b) return a;

@@ -143,6 +143,14 @@ constexpr bool is_floating(DType dtype) { return info_of(dtype).kind == NumberKi
 
 constexpr bool is_lower(DType dtype) { return info_of(dtype).is_lower; }
 
+// True for the dtypes in which networks are trained: f32 and the lower precisions.
+constexpr bool is_trainable(DType dtype) { return dtype == DType::kF32 || is_lower(dtype); }
+
+// The names of the lower precisions, and of the dtypes in which networks are trained, for messages:
+// `bf16 or f16`, `f32, bf16 or f16`. `joint` stands before the last.
+std::string lower_dtypes(std::string_view joint = "or");
+std::string trainable_dtypes(std::string_view joint = "or");
+
 // True if values in f32's range may overflow to infinity in that floating type.
 constexpr bool has_narrow_range(DType dtype) {
   return info_of(dtype).largest < info_of(DType::kBf16).largest;

@@ -23,12 +23,12 @@ struct LoaderPosition {
 
 struct Batch {
   // All tensors are on the source's device.
-  Tensor images{};  // network input; for a DataLoader f32, bf16 or f16 [n, c, h, w]
+  Tensor images{};  // network input; for a DataLoader [n, c, h, w] in f32 or 16 bits
   Tensor labels{};  // targets of the loss; undefined if the source has none
   std::vector<std::int64_t> indices{};  // of the examples, within their set
-  // Further tensors of each example, [n, ...], in the source's order, for the user's own loops.
-  // fit() and eval() refuse batches that have any.
+  // Further inputs of the network and further targets, [n, ...], in the source's order.
   std::vector<Tensor> more{};
+  std::vector<Tensor> more_labels{};
 };
 
 // The part of the examples that one process gets when several train together

@@ -45,8 +45,8 @@ LoaderOptions completed(LoaderOptions options) {
 
 // `numbers`, [channels, 256], as a tensor of that dtype.
 Tensor number_table(const std::vector<float>& numbers, DType dtype) {
-  check_arg(dtype == DType::kF32 || is_lower(dtype), kLoaderOp, "images cannot be ", name_of(dtype),
-            ". Use f32, bf16 or f16");
+  check_arg(is_trainable(dtype), kLoaderOp, "images cannot be ", name_of(dtype), ". Use ",
+            trainable_dtypes());
   const auto size = static_cast<std::int64_t>(numbers.size());
   Tensor table = empty({size / kByteValues, kByteValues}, dtype);
   const auto convert = [&]<class T>() {

@@ -40,7 +40,7 @@ struct LoaderOptions {
   // The device of the batches. A GPU copies the next batch during the current training step, if the
   // workers have it ready. UnsupportedError if there is no such device.
   Device device = kCpuDevice;
-  DType image_dtype = DType::kF32;  // f32, bf16 or f16
+  DType image_dtype = DType::kF32;  // f32, or a lower precision
   DType label_dtype = DType::kI64;  // i64 or i32
   std::optional<OneHot> one_hot{};  // labels as f32[n, classes] instead
   // Mixes images and labels in pairs, within a shard's part of a batch; see mix.h. Labels are then

@@ -29,8 +29,8 @@ struct Mix {
 // Throws ArgumentError unless both are at least 0 and finite.
 void check_mix(const Mix& mix);
 
-// Mixes a batch on the host. images: f32, bf16 or f16 [n, c, h, w], channels-last; labels: f32 [n,
-// classes]. The random draws are a function of the seed, the position and the shard alone, and
+// Mixes a batch on the host. images: [n, c, h, w] in f32 or 16 bits, channels-last; labels: f32
+// [n, classes]. The random draws are a function of the seed, the position and the shard alone, and
 // differ between shards.
 void mix_batch(const Mix& mix, std::uint64_t seed, LoaderPosition at, const Shard& shard,
                Batch& batch);

@@ -15,7 +15,7 @@ struct SequenceBatchesOptions {
   // .sampler = length_buckets(lengths_of(sequences)) keeps the padding small.
   TensorBatchesOptions batches{};
   PadOptions padding{};
-  // Gives the lengths as Batch::more[0], i64 [n]. fit() and eval() require batches without them.
+  // Gives the lengths as Batch::more[0], i64 [n]: a second input of the network.
   bool give_lengths = true;
 };
 

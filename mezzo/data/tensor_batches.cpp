@@ -24,6 +24,20 @@ std::int64_t rows_of_one(const Tensor& inputs) {
   return inputs.size(0);
 }
 
+std::int64_t rows_of_first(const std::vector<Tensor>& inputs) {
+  check_arg(!inputs.empty(), kBatchesOp, "there are no inputs. Give at least one");
+  return rows_of_one(inputs.front());
+}
+
+void check_further(const Tensor& inputs, const std::vector<Tensor>& further, const char* kind) {
+  for (std::size_t i = 0; i < further.size(); ++i) {
+    check_rows(kBatchesOp, further[i], concat("the rows of further ", kind, " ", i));
+    check_arg(further[i].size(0) == inputs.size(0), kBatchesOp, "there are ", inputs.size(0),
+              " inputs, and further ", kind, " ", i, " has ", further[i].size(0),
+              " rows. Give a row for each input");
+  }
+}
+
 }  // namespace
 
 BatchOrder order_of(std::int64_t examples, const TensorBatchesOptions& options) {
@@ -46,12 +60,18 @@ TensorBatches::TensorBatches(const Tensor& inputs, const Tensor& labels, std::ve
       inputs_(inputs),
       labels_(labels),
       more_(std::move(more)) {
-  for (std::size_t i = 0; i < more_.size(); ++i) {
-    check_rows(kBatchesOp, more_[i], concat("the rows of further tensor ", i));
-    check_arg(more_[i].size(0) == inputs.size(0), kBatchesOp, "there are ", inputs.size(0),
-              " inputs, and further tensor ", i, " has ", more_[i].size(0),
-              " rows. Give a row for each input");
-  }
+  check_further(inputs, more_, "tensor");
+}
+
+TensorBatches::TensorBatches(const std::vector<Tensor>& inputs, const std::vector<Tensor>& labels,
+                             const TensorBatchesOptions& options)
+    : BatchSource(order_of(rows_of_first(inputs), options)),
+      inputs_(inputs.front()),
+      labels_(labels.empty() ? Tensor() : labels.front()),
+      more_(inputs.begin() + 1, inputs.end()),
+      more_labels_(labels.empty() ? labels.begin() : labels.begin() + 1, labels.end()) {
+  check_further(inputs_, more_, "tensor");
+  check_further(inputs_, labels, "labels");
 }
 
 TensorBatches::TensorBatches(const Tensor& inputs, TensorBatchesOptions options)
@@ -62,6 +82,9 @@ Batch TensorBatches::take_batch() {
   batch.images = take_rows(inputs_, batch.indices);
   if (labels_.defined()) batch.labels = take_rows(labels_, batch.indices);
   for (const Tensor& tensor : more_) batch.more.push_back(take_rows(tensor, batch.indices));
+  for (const Tensor& tensor : more_labels_) {
+    batch.more_labels.push_back(take_rows(tensor, batch.indices));
+  }
   return batch;
 }
 

@@ -24,9 +24,9 @@ struct TensorBatchesOptions {
 BatchOrder order_of(std::int64_t examples, const TensorBatchesOptions& options);
 
 // Row i of all tensors is example i: Batch::images has rows of `inputs`, Batch::labels the same
-// rows of `labels`, and Batch::more those of further tensors, in their dtypes and formats. Batches
-// are copies in host memory; fit() moves them to the network's device. The order is that of a
-// DataLoader with the same seed and as many images.
+// rows of `labels`, Batch::more those of further inputs, and Batch::more_labels those of further
+// labels, in their dtypes and formats. Batches are copies in host memory; fit() moves them to the
+// network's device. The order is that of a DataLoader with the same seed and as many images.
 class TensorBatches final : public BatchSource {
  public:
   // inputs: [n, ...], labels: [n, ...], of any dtypes. Elements are read when a batch is made, so
@@ -34,10 +34,12 @@ class TensorBatches final : public BatchSource {
   // tensor is not dense or not in host memory, for a batch size that is not positive or, with
   // drop_remainder, larger than an epoch, and for a sampler of another number of examples.
   TensorBatches(const Tensor& inputs, const Tensor& labels, TensorBatchesOptions options = {});
-  // With further tensors [n, ...], which become Batch::more in their order, for the user's own
-  // loop.
+  // With further inputs [n, ...], which become Batch::more in their order.
   TensorBatches(const Tensor& inputs, const Tensor& labels, std::vector<Tensor> more,
                 TensorBatchesOptions options);
+  // Any number of inputs, at least one, and of labels: TensorBatches({queries, texts}, {scores}).
+  TensorBatches(const std::vector<Tensor>& inputs, const std::vector<Tensor>& labels,
+                const TensorBatchesOptions& options = {});
   // Only inputs: Batch::labels is undefined.
   TensorBatches(const Tensor& inputs, TensorBatchesOptions options);
 
@@ -47,6 +49,7 @@ class TensorBatches final : public BatchSource {
   Tensor inputs_;
   Tensor labels_;
   std::vector<Tensor> more_;
+  std::vector<Tensor> more_labels_;
 };
 
 }  // namespace mezzo::data

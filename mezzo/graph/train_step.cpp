@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <memory>
+#include <span>
 #include <vector>
 
 namespace mezzo::graph {
@@ -16,11 +17,9 @@ class CapturedBody {
   CapturedBody(const CapturedBody&) = delete;
   CapturedBody& operator=(const CapturedBody&) = delete;
 
-  void run(const amp::StepBody& body, const amp::StepMode& mode, const Tensor& input,
-           const Tensor& labels) {
+  void run(const amp::StepBody& body, const amp::StepMode& mode, std::span<const Tensor> batch) {
     body_ = &body;
     mode_number_ = number_of(mode);
-    const Tensor batch[] = {input, labels};
     step_(batch);
   }
 
@@ -28,7 +27,7 @@ class CapturedBody {
 
  private:
   std::vector<Tensor> call(std::span<const Tensor> batch) const {
-    (*body_)(batch[0], batch[1]);
+    (*body_)(batch);
     return {};
   }
 
@@ -50,8 +49,8 @@ class CapturedBody {
 
 amp::StepExecution captured(nn::Module& net, const RecordOptions& record) {
   auto captured_body = std::make_shared<CapturedBody>(net, record);
-  return {[captured_body](const amp::StepBody& body, const amp::StepMode& mode, const Tensor& input,
-                          const Tensor& labels) { captured_body->run(body, mode, input, labels); },
+  return {[captured_body](const amp::StepBody& body, const amp::StepMode& mode,
+                          std::span<const Tensor> batch) { captured_body->run(body, mode, batch); },
           [captured_body] { captured_body->release_memory(); }};
 }
 

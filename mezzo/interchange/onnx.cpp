@@ -1,6 +1,7 @@
 #include "mezzo/interchange/onnx.h"
 
 #include <algorithm>
+#include <iterator>
 
 #include "mezzo/interchange/onnx_graph.h"
 #include "mezzo/interchange/onnx_ops.h"
@@ -12,8 +13,6 @@ namespace {
 
 constexpr std::int64_t kIrVersion = 8;
 constexpr std::int64_t kOpset = 17;
-constexpr const char* kInput = "input";
-constexpr const char* kOutput = "output";
 
 // Two batch sizes, neither of which an axis of size 1 can be expanded from.
 constexpr std::int64_t kBatch = 2;
@@ -21,7 +20,7 @@ constexpr std::int64_t kOtherBatch = 3;
 
 // Describes a tensor of that dtype and shape, whose first axis is open. Other axes that depend on
 // the batch are left out, since ONNX cannot express them.
-void describe(onnx::ValueInfoProto& value, const char* name, const Tensor& tensor,
+void describe(onnx::ValueInfoProto& value, const std::string& name, const Tensor& tensor,
               const Shape& other) {
   const Shape& shape = tensor.shape();
   value.set_name(name);
@@ -67,18 +66,42 @@ void check_output(const Shape& output, const Shape& other) {
             kBatch, ". Its first axis must be that of the batch");
 }
 
-void fill_graph(onnx::GraphProto& proto, const nn::Module& net, const Trace& trace,
-                const TraceSizes& other) {
+// The names of the graph's inputs and outputs, in order; empty for tensors that are left out.
+struct Names {
+  std::vector<std::string> inputs;
+  std::vector<std::string> outputs;
+
+  std::vector<std::string> all() const {
+    std::vector<std::string> result;
+    for (const auto* names : {&inputs, &outputs}) {
+      std::ranges::copy_if(*names, std::back_inserter(result),
+                           [](const std::string& name) { return !name.empty(); });
+    }
+    return result;
+  }
+};
+
+void fill_graph(onnx::GraphProto& proto, const nn::Module& net, const Names& names,
+                const Trace& trace, const TraceSizes& other) {
   check_same_calls(trace, other);
-  OnnxGraph graph(proto, net, {kInput, kOutput});
-  graph.name(trace.input, kInput);
+  const std::vector<std::string> reserved = names.all();
+  OnnxGraph graph(proto, net, reserved);
+  for (std::size_t i = 0; i < trace.inputs.size(); ++i) {
+    if (trace.inputs[i].defined()) graph.name(trace.inputs[i], names.inputs[i]);
+  }
   for (std::size_t i = 0; i < trace.calls.size(); ++i) {
     translate(graph, trace.calls[i], other.calls[i]);
   }
-  graph.finish(trace.output, kOutput);
-  check_output(trace.output.shape(), other.output);
-  describe(*proto.add_input(), kInput, trace.input, other.input);
-  describe(*proto.add_output(), kOutput, trace.output, other.output);
+  for (std::size_t i = 0; i < trace.inputs.size(); ++i) {
+    if (!trace.inputs[i].defined()) continue;
+    describe(*proto.add_input(), names.inputs[i], trace.inputs[i], other.inputs[i]);
+  }
+  for (std::size_t i = 0; i < trace.outputs.size(); ++i) {
+    if (!trace.outputs[i].defined()) continue;
+    graph.finish(trace.outputs[i], names.outputs[i]);
+    check_output(trace.outputs[i].shape(), other.outputs[i]);
+    describe(*proto.add_output(), names.outputs[i], trace.outputs[i], other.outputs[i]);
+  }
 }
 
 Tensor zero_batch(std::int64_t size, const Shape& example, DType dtype) {
@@ -111,10 +134,10 @@ Trace trace_batch(nn::Module& net, std::int64_t size, const Shape& example, DTyp
 
 }  // namespace
 
-std::string serialize_onnx(nn::Module& net, const Shape& example, const OnnxOptions& options) {
-  check_arg(options.input == DType::kF32 || options.input == DType::kI64, "export",
-            "the input must be f32 or i64, not ", options.input);
-  const TraceSizes other = sizes_of(trace_batch(net, kOtherBatch, example, options.input));
+namespace {
+
+std::string serialize(const nn::Module& net, const Names& names, const Trace& trace,
+                      const TraceSizes& other) {
   onnx::ModelProto model;
   model.set_ir_version(kIrVersion);
   model.set_producer_name("mezzo");
@@ -122,7 +145,7 @@ std::string serialize_onnx(nn::Module& net, const Shape& example, const OnnxOpti
   opset.set_domain("");
   opset.set_version(kOpset);
   model.mutable_graph()->set_name("mezzo");
-  fill_graph(*model.mutable_graph(), net, trace_batch(net, kBatch, example, options.input), other);
+  fill_graph(*model.mutable_graph(), net, names, trace, other);
   std::string bytes;
   if (!model.SerializeToString(&bytes)) {
     fail<UnsupportedError>(
@@ -132,9 +155,69 @@ std::string serialize_onnx(nn::Module& net, const Shape& example, const OnnxOpti
   return bytes;
 }
 
+nn::Tensors zero_batches(std::int64_t size, const std::vector<OnnxInput>& inputs) {
+  nn::Tensors batch;
+  for (const OnnxInput& input : inputs) {
+    batch.push_back(input.left_out ? Tensor() : zero_batch(size, input.example, input.dtype));
+  }
+  return batch;
+}
+
+std::vector<std::string> names_of_inputs(const std::vector<OnnxInput>& inputs) {
+  std::vector<std::string> names;
+  for (std::size_t i = 0; i < inputs.size(); ++i) {
+    const OnnxInput& input = inputs[i];
+    check_arg(onnx_type(input.dtype).has_value(), "export", "input ", i,
+              " must be f32, i64 or bool, not ", input.dtype);
+    names.push_back(input.left_out ? "" : input.name.empty() ? concat("x", i) : input.name);
+  }
+  return names;
+}
+
+std::vector<std::string> names_of_results(const nn::Tensors& outputs,
+                                          const std::vector<std::string>& given) {
+  check_arg(given.empty() || given.size() == outputs.size(), "export", "there are ", given.size(),
+            " names for the ", outputs.size(), " results of the network. Give one for each");
+  std::vector<std::string> names;
+  for (std::size_t i = 0; i < outputs.size(); ++i) {
+    const bool is_there = outputs[i].defined();
+    names.push_back(!is_there ? "" : given.empty() ? concat("y", i) : given[i]);
+    check_arg(!is_there || !names.back().empty(), "export", "the name of result ", i,
+              " is empty. Give it one");
+  }
+  return names;
+}
+
+}  // namespace
+
+std::string serialize_onnx(nn::Module& net, const Shape& example, const OnnxOptions& options) {
+  check_arg(options.input == DType::kF32 || options.input == DType::kI64, "export",
+            "the input must be f32 or i64, not ", options.input);
+  const TraceSizes other = sizes_of(trace_batch(net, kOtherBatch, example, options.input));
+  return serialize(net, {{"input"}, {"output"}}, trace_batch(net, kBatch, example, options.input),
+                   other);
+}
+
+std::string serialize_onnx(nn::Module& net, const OnnxSignature& signature) {
+  const std::vector<OnnxInput>& inputs = signature.inputs;
+  Names names{.inputs = names_of_inputs(inputs), .outputs = {}};
+  const TraceSizes other = sizes_of(trace_forward(net, zero_batches(kOtherBatch, inputs)));
+  const Trace trace = trace_forward(net, zero_batches(kBatch, inputs));
+  check_arg(trace.outputs.size() == other.outputs.size(), "export", "the network has ",
+            trace.outputs.size(), " results for a batch of ", kBatch, " and ", other.outputs.size(),
+            " for one of ", kOtherBatch, ". Return as many for all sizes");
+  names.outputs = names_of_results(trace.outputs, signature.results);
+  return serialize(net, names, trace, other);
+}
+
 void export_onnx(nn::Module& net, const Shape& example, const std::string& path,
                  const OnnxOptions& options) {
   const std::string bytes = serialize_onnx(net, example, options);
+  io::write_file(path, std::as_bytes(std::span(bytes)), "export");
+}
+
+void export_onnx(nn::Module& net, const OnnxSignature& signature, const std::string& path) {
+  const std::string bytes = serialize_onnx(net, signature);
   io::write_file(path, std::as_bytes(std::span(bytes)), "export");
 }
 

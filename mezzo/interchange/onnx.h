@@ -3,6 +3,7 @@
 #pragma once
 
 #include <string>
+#include <vector>
 
 #include "mezzo/nn/module.h"
 
@@ -28,5 +29,29 @@ void export_onnx(nn::Module& net, const Shape& example, const std::string& path,
 
 // Like export_onnx(), into memory: the bytes of the file.
 std::string serialize_onnx(nn::Module& net, const Shape& example, const OnnxOptions& options = {});
+
+// One of several inputs.
+struct OnnxInput {
+  Shape example{};            // its shape for one example, without the batch
+  DType dtype = DType::kF32;  // f32, i64, or bool for a mask
+  std::string name{};         // in the graph; empty: `x0`, `x1`, ...
+  bool left_out = false;      // the network gets an undefined tensor, and the graph has no input
+};
+
+// Inputs and results of a network that has several.
+struct OnnxSignature {
+  std::vector<OnnxInput> inputs{};
+  std::vector<std::string> results{};  // their names in the graph; empty: `y0`, `y1`, ...
+};
+
+// Like export_onnx(), for a network of several inputs and results, all of which have the batch as
+// their first axis. Undefined results are not in the graph, but have a place among the names.
+// Throws ArgumentError, too, if a name occurs twice, or if there is not one for each result.
+//
+//   interchange::export_onnx(net, {.inputs = {{.example = {16}, .dtype = DType::kI64},
+//                                             {.example = {3, 8, 8}, .name = "image"}},
+//                                  .results = {"score", "embedding"}}, "net.onnx");
+void export_onnx(nn::Module& net, const OnnxSignature& signature, const std::string& path);
+std::string serialize_onnx(nn::Module& net, const OnnxSignature& signature);
 
 }  // namespace mezzo::interchange

@@ -43,8 +43,12 @@ OnnxNode& OnnxNode::set(const char* attribute, std::span<const std::int64_t> val
 }
 
 OnnxGraph::OnnxGraph(onnx::GraphProto& graph, const nn::Module& net,
-                     std::initializer_list<std::string> reserved)
-    : graph_(graph), taken_(reserved) {
+                     std::span<const std::string> reserved)
+    : graph_(graph) {
+  for (const std::string& name : reserved) {
+    check_arg(!name.empty() && taken_.insert(name).second, "export", "two inputs or outputs are ",
+              "called `", name, "`. Give each a name of its own");
+  }
   for (const NamedTensor& entry : net.state()) {
     check_arg(taken_.insert(entry.name).second, "export", "a parameter or buffer is called `",
               entry.name,
@@ -134,6 +138,14 @@ void OnnxGraph::add_state(State& state) {
 
 void OnnxGraph::finish(const Tensor& output, const std::string& name) {
   const auto found = find(names_, output);
+  if (found != names_.end() && outputs_.contains(found->second)) {
+    onnx::NodeProto& copy = *graph_.add_node();
+    copy.set_name(unique("Identity"));
+    copy.set_op_type("Identity");
+    copy.add_input(found->second);
+    copy.add_output(name);
+    return;
+  }
   bool is_result = false;
   for (onnx::NodeProto& node : *graph_.mutable_node()) {
     for (std::string& input : *node.mutable_input()) {
@@ -145,6 +157,8 @@ void OnnxGraph::finish(const Tensor& output, const std::string& name) {
   }
   check_arg(is_result, "export", "the network's output, ", output,
             ", is not the result of an operation on its input. Return the result of one");
+  found->second = name;
+  outputs_.insert(name);
 }
 
 std::string OnnxGraph::unique(std::string_view name) {

@@ -2,7 +2,6 @@
 #pragma once
 
 #include <cstdint>
-#include <initializer_list>
 #include <map>
 #include <optional>
 #include <set>
@@ -40,10 +39,10 @@ class OnnxNode {
 
 class OnnxGraph {
  public:
-  // Parameters and statistics of the network are named as soon as a node reads them. Throws
-  // ArgumentError if state of the network has a reserved name.
-  OnnxGraph(onnx::GraphProto& graph, const nn::Module& net,
-            std::initializer_list<std::string> reserved);
+  // Parameters and statistics of the network are named as soon as a node reads them. `reserved`:
+  // names of inputs and outputs. Throws ArgumentError if one of them occurs twice, or is that of
+  // state of the network.
+  OnnxGraph(onnx::GraphProto& graph, const nn::Module& net, std::span<const std::string> reserved);
 
   // Sets the call that is being translated: its path begins the names of its nodes, and errors name
   // it. `other` is the same call for a batch of another size. Throws UnsupportedError if the number
@@ -68,8 +67,8 @@ class OnnxGraph {
   // it.
   void check_closed(std::size_t i, std::size_t axis) const;
 
-  // Makes the tensor the graph's output under that name. Throws ArgumentError if no node produces
-  // it.
+  // Makes the tensor an output of the graph under that name, a copy if it is one already. Throws
+  // ArgumentError if no node produces it.
   void finish(const Tensor& output, const std::string& name);
 
   // Adds a node with one result. An empty input name stands for an absent input.
@@ -105,6 +104,7 @@ class OnnxGraph {
   std::map<const TensorImpl*, State> state_;
   std::map<const TensorImpl*, std::string> names_;
   std::set<std::string, std::less<>> taken_;
+  std::set<std::string, std::less<>> outputs_;  // names of outputs that nodes produce
 };
 
 }  // namespace mezzo::interchange

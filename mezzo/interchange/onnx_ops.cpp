@@ -244,6 +244,7 @@ std::string same(OnnxGraph& graph, const TracedCall& /*call*/, const char* /*typ
 constexpr Translation kTranslations[] = {
     {"abs", "Abs", plain},
     {"add", "Add", plain},
+    {"add_residual", "Add", plain},
     {"affine", nullptr, affine},
     {"attention", nullptr, attention},
     {"avg_pool2d", "AveragePool", layers::avg_pool2d},

@@ -1,11 +1,13 @@
 #include "mezzo/interchange/trace.h"
 
+#include <functional>
 #include <map>
 
 #include "mezzo/core/error.h"
 #include "mezzo/nn/inference.h"
 #include "mezzo/ops/dispatcher/call.h"
 #include "mezzo/ops/dispatcher/call_listener.h"
+#include "mezzo/ops/recurrent.h"
 
 namespace mezzo::interchange {
 namespace {
@@ -41,21 +43,24 @@ class Recorder final : public CallListener {
 
 }  // namespace
 
-Trace trace_forward(nn::Module& net, const Tensor& input) {
+namespace {
+
+// `forward` runs the network, in inference mode and in f32, on the inputs.
+Trace trace(nn::Module& net, const nn::Tensors& inputs,
+            const std::function<nn::Tensors()>& forward) {
   const nn::Inference inference(net);
   // ONNX has no autocast regions: what they lower is f32 there.
   const nn::WithoutPrecisionHooks in_f32;
   const WithoutPrecisionHook outside;
-  Trace trace{.input = input, .output = {}, .calls = {}};
+  Trace trace{.inputs = inputs, .outputs = {}, .calls = {}};
+  const StepByStep recurrent_layers;  // whose steps have no operator that takes given gates
   Recorder recorder(trace.calls);
-  recorder.check_unchanged(input);
+  for (const Tensor& input : inputs) recorder.check_unchanged(input);
   const ListenToCalls listening(recorder);
-  trace.output = net(input);
-  recorder.check_unchanged(trace.output);
+  trace.outputs = forward();
+  for (const Tensor& output : trace.outputs) recorder.check_unchanged(output);
   return trace;
 }
-
-namespace {
 
 std::vector<Shape> shapes_of(const std::vector<Tensor>& tensors) {
   std::vector<Shape> shapes;
@@ -68,8 +73,17 @@ std::vector<Shape> shapes_of(const std::vector<Tensor>& tensors) {
 
 }  // namespace
 
+Trace trace_forward(nn::Module& net, const Tensor& input) {
+  return trace(net, {input}, [&]() -> nn::Tensors { return {net(input)}; });
+}
+
+Trace trace_forward(nn::Module& net, const nn::Tensors& inputs) {
+  return trace(net, inputs, [&] { return net(inputs); });
+}
+
 TraceSizes sizes_of(const Trace& trace) {
-  TraceSizes sizes{.input = trace.input.shape(), .output = trace.output.shape(), .calls = {}};
+  TraceSizes sizes{
+      .inputs = shapes_of(trace.inputs), .outputs = shapes_of(trace.outputs), .calls = {}};
   for (const TracedCall& call : trace.calls) {
     sizes.calls.push_back({call.op, call.attrs, shapes_of(call.inputs), shapes_of(call.outputs)});
   }

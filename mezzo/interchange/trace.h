@@ -19,18 +19,19 @@ struct TracedCall {
 
 // Tensors are matched by TensorImpl: a call's input is another call's result if both are the same.
 struct Trace {
-  Tensor input;
-  Tensor output;
+  nn::Tensors inputs;
+  nn::Tensors outputs;
   std::vector<TracedCall> calls;  // in order, views included
 };
 
-// Runs the network once on the input, in inference mode, and records every call. Throws
+// Runs the network once on the inputs, in inference mode, and records every call. Throws
 // UnsupportedError if the network reads what it has changed in place, since a trace records only
 // calls.
 Trace trace_forward(nn::Module& net, const Tensor& input);
+Trace trace_forward(nn::Module& net, const nn::Tensors& inputs);
 
 // The part of a trace that needs no tensors. Comparing a second trace with the first one shows what
-// depends on the input's size.
+// depends on the size of the batch.
 struct CallSizes {
   const OpDef* op = nullptr;
   Attrs attrs{};
@@ -39,8 +40,8 @@ struct CallSizes {
 };
 
 struct TraceSizes {
-  Shape input;
-  Shape output;
+  std::vector<Shape> inputs;
+  std::vector<Shape> outputs;
   std::vector<CallSizes> calls;
 };
 

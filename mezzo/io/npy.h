@@ -11,11 +11,11 @@
 
 namespace mezzo::io {
 
-// Reads an array of f16, f32, f64, i32, i64, u8 or bool; versions 1 to 3 of the format, either byte
-// order, C or Fortran order. Everything in the header is checked against the size of the file
-// before memory is allocated; nothing in a file is executed. Throws FileError `[npy] FILE: what is
-// wrong: the values. What to do.` if the file is missing or damaged, or holds what mezzo does not
-// support: other dtypes, Python objects, more than kMaxRank dimensions.
+// Reads an array of f32, f64, half precision, i32, i64, u8 or bool; versions 1 to 3 of the format,
+// either byte order, C or Fortran order. Everything in the header is checked against the size of
+// the file before memory is allocated; nothing in a file is executed. Throws FileError `[npy] FILE:
+// what is wrong: the values. What to do.` if the file is missing or damaged, or holds what mezzo
+// does not support: other dtypes, Python objects, more than kMaxRank dimensions.
 Tensor read_npy(const std::string& path);
 
 // Like read_npy(), from memory; errors call the bytes `source`. The tensor is a copy.

@@ -19,15 +19,15 @@ struct BatchNormOptions {
 // In training the statistics are those of the batch, and the buffers `running_mean` (begins as 0),
 // `running_var` (begins as 1; unbiased) and `num_batches_tracked` are updated with them. Otherwise
 // the running statistics are used. Parameters and statistics are f32 whatever the dtype of x,
-// because a sum of squares over a batch exceeds the range of f16 and the 8 bits of bf16.
+// because a sum of squares over a batch exceeds the range or the precision of any 16-bit type.
 // (amp::half_parameters() may make the parameters 16-bit; everything is still computed in f32.)
 class BatchNorm : public Module {
  public:
   // Throws ArgumentError unless channels > 0.
   explicit BatchNorm(std::int64_t channels, BatchNormOptions options = {});
 
-  // The result has the shape and dtype of x. Throws ArgumentError unless x is f32, bf16 or f16 and
-  // has the layer's rank and number of channels, and in training for less than two values per
+  // The result has the shape and dtype of x. Throws ArgumentError unless x is f32 or in 16 bits,
+  // and has the layer's rank and number of channels, and in training for less than two values per
   // channel.
   Tensor forward(const Tensor& x) override;
   // relu(forward(x)), in one pass over memory.

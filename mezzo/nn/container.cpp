@@ -21,8 +21,16 @@ Tensor Sequential::forward(const Tensor& x) {
   return y;
 }
 
+Tensors Sequential::forward_all(const Tensors& inputs) {
+  Tensors results = inputs;
+  for (const std::unique_ptr<Module>& module : *this) results = (*module)(results);
+  return results;
+}
+
 Tensor ModuleList::forward(const Tensor&) {
   fail("ModuleList", "a list cannot be called. Call its modules, or use Sequential");
 }
+
+Tensors ModuleList::forward_all(const Tensors&) { return {forward(Tensor())}; }
 
 }  // namespace mezzo::nn

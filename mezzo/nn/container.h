@@ -30,7 +30,8 @@ class Container : public Module {
   std::vector<std::unique_ptr<Module>> modules_;
 };
 
-// Calls its modules one after another; without modules it returns its input.
+// Calls its modules one after another; without modules it returns its input. Called with several
+// tensors, it passes all results of a module on to the next.
 class Sequential : public Container {
  public:
   Sequential() = default;
@@ -40,6 +41,7 @@ class Sequential : public Container {
   }
 
   Tensor forward(const Tensor& x) override;
+  Tensors forward_all(const Tensors& inputs) override;
 };
 
 // Holds modules that its owner calls itself.
@@ -53,6 +55,7 @@ class ModuleList : public Container {
 
   // Throws ArgumentError: a list does not define how to call its modules.
   Tensor forward(const Tensor& x) override;
+  Tensors forward_all(const Tensors& inputs) override;
 };
 
 }  // namespace mezzo::nn

@@ -13,7 +13,7 @@ struct LayerNormOptions {
 // Normalises x [..., shape] over its last axes, whose sizes are `shape`, to mean 0 and variance 1.
 // Then scales it by `weight` [shape] and shifts it by `bias` [shape], which begin as 1 and 0 and
 // are f32 whatever the dtype of x. The result has the shape and dtype of x. When called, throws
-// ArgumentError unless x is floating (f32, bf16 or f16 if there is a `weight`) and ends in `shape`,
+// ArgumentError unless x is floating (f32 or 16 bits if there is a `weight`) and ends in `shape`,
 // and for a negative eps.
 class LayerNorm : public Module {
  public:

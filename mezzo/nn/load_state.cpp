@@ -6,9 +6,9 @@
 #include <vector>
 
 #include "mezzo/core/shared_tensors.h"
-#include "mezzo/nn/f16_range.h"
 #include "mezzo/nn/load_matching.h"
 #include "mezzo/nn/module.h"
+#include "mezzo/nn/range_warning.h"
 
 namespace mezzo::nn {
 namespace {
@@ -133,7 +133,7 @@ void Loading::finish(bool strict) {
   for (const auto& [i, from] : copies_) copy_elements(from->tensor, own_[i].tensor);
   for (const auto& [i, from] : copies_) {
     const auto& [name, to] = own_[i];
-    if (from->tensor.dtype() != to.dtype()) warn_if_beyond_f16(name, to);
+    if (from->tensor.dtype() != to.dtype()) warn_if_beyond_range(name, to);
   }
 }
 

@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "mezzo/ops/losses.h"
+#include "mezzo/ops/shape_ops.h"
 
 namespace mezzo::nn {
 
@@ -45,6 +46,31 @@ class CrossEntropyLoss {
  private:
   CrossEntropyOptions options_;
   CrossEntropyOptions sum_options_;
+};
+
+// The loss of a language model: cross_entropy() of the logits of every token with the token that
+// follows it, a mean over all of them.
+class NextTokenLoss {
+ public:
+  explicit NextTokenLoss(CrossEntropyOptions options = {}) : loss_(std::move(options)) {}
+
+  // logits: floating [..., t, vocabulary]; labels: i64 [..., t], the next tokens. The loss is f32,
+  // a scalar, or [n] for all n labels. Throws ArgumentError like cross_entropy().
+  Tensor operator()(const Tensor& logits, const Tensor& labels) const {
+    return loss_(flatten(logits, 0, -2), flatten(labels));
+  }
+
+  // As in CrossEntropyLoss; an example is a sequence, and all have the same number of tokens.
+  Reduction reduction() const { return loss_.reduction(); }
+  std::optional<std::int64_t> ignore_index() const { return loss_.ignore_index(); }
+  static bool reads_16_bits() { return CrossEntropyLoss::reads_16_bits(); }
+  Tensor sum(const Tensor& logits, const Tensor& labels) const {
+    return loss_.sum(flatten(logits, 0, -2), flatten(labels));
+  }
+  Tensor count(const Tensor& labels) const { return loss_.count(flatten(labels)); }
+
+ private:
+  CrossEntropyLoss loss_;
 };
 
 // mse_loss(prediction, target) with a fixed reduction.

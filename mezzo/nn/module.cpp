@@ -14,6 +14,8 @@ namespace mezzo::nn {
 namespace {
 
 constinit thread_local Module* current = nullptr;
+// The hook of the innermost AroundModules.
+constinit thread_local const std::shared_ptr<ForwardHook>* around_modules = nullptr;
 
 std::string join(const std::string& prefix, const std::string& name) {
   return prefix.empty() ? name : prefix + "." + name;
@@ -27,21 +29,27 @@ std::string current_module_path() { return current != nullptr ? current->path() 
 
 namespace {
 
+std::string text_of(const Module& module) {
+  const std::string path = module.path();
+  return path.empty() ? "the network" : "`" + path + "`";
+}
+
 // Warns of a member that was never registered: it computes, but is not trained, saved or set to
 // eval(). If it is trained on its own, like one network of a GAN, the warning can be ignored.
 void warn_of_stranger(const Module& module, const Module& caller) {
   const std::vector<Tensor> parameters = module.parameters();
   if (std::ranges::none_of(parameters, &Tensor::requires_grad)) return;
-  const std::string path = caller.path();
-  logging::warn_once(concat("[Module] ", path.empty() ? "the network" : "`" + path + "`",
-                            " calls a module with ", parameters.size(),
+  logging::warn_once(concat("[Module] ", text_of(caller), " calls a module with ",
+                            parameters.size(),
                             " parameters that was not added: they are not among parameters(), and "
                             "not in state(). Call add() in the constructor"));
 }
 
 }  // namespace
 
-Module::Entered::Entered(Module& module) : scope_(current, &module) {
+Module::Entered::Entered(Module& module)
+    : scope_(current, &module),
+      has_hook_(scope_.previous() == nullptr && around_modules != nullptr) {
   const bool is_stranger =
       module.parent_ == nullptr && scope_.previous() != nullptr && scope_.previous() != &module;
   if (is_stranger && grad_enabled()) [[unlikely]]
@@ -123,6 +131,9 @@ void check_hook(const std::shared_ptr<ForwardHook>& hook) {
 
 WithoutPrecisionHooks::WithoutPrecisionHooks() : scope_(without_precision, true) {}
 
+AroundModules::AroundModules(std::shared_ptr<ForwardHook> hook)
+    : hook_((check_hook(hook), std::move(hook))), scope_(around_modules, &hook_) {}
+
 void Module::add_forward_hook(std::shared_ptr<ForwardHook> hook) {
   check_hook(hook);
   hooks_.push_back(std::move(hook));
@@ -137,18 +148,58 @@ void Module::remove_forward_hook(const ForwardHook* hook) {
   std::erase_if(hooks_, [hook](const auto& entry) { return entry.get() == hook; });
 }
 
-Tensor Module::run_hooks(const Tensor& x, const ForwardHook::Forward& body) {
+Tensors Module::run_hooks(const Entered& entered, const Tensors& inputs,
+                          const ForwardHook::Forward& body) {
   auto hooks = hooks_;  // hooks may remove themselves
+  if (entered.has_hook()) hooks.insert(hooks.begin(), *around_modules);
   if (without_precision) {
     std::erase_if(hooks, [](const auto& hook) { return hook->is_precision(); });
   }
-  const std::function<Tensor(std::size_t, const Tensor&)> from = [&](std::size_t i,
-                                                                     const Tensor& input) {
-    if (i == hooks.size()) return body(input);
-    return hooks[i]->around(*this, input,
-                            [&, i](const Tensor& inner) { return from(i + 1, inner); });
+  const std::function<Tensors(std::size_t, const Tensors&)> from = [&](std::size_t i,
+                                                                       const Tensors& all) {
+    if (i == hooks.size()) return body(all);
+    return hooks[i]->around(*this, all,
+                            [&, i](const Tensors& inner) { return from(i + 1, inner); });
   };
-  return from(0, x);
+  return from(0, inputs);
+}
+
+Tensor Module::run_hooks_of_one(const Entered& entered, const Tensor& x,
+                                const std::function<Tensor(const Tensor&)>& body) {
+  const auto check_one = [this](const Tensors& tensors, const char* what) {
+    check_arg(tensors.size() == 1, "module", "a forward hook of ", text_of(*this), " makes ",
+              tensors.size(), " ", what, " of one. Keep their number");
+  };
+  Tensors results = run_hooks(entered, {x}, [&](const Tensors& inputs) -> Tensors {
+    check_one(inputs, "inputs");
+    return {body(inputs.front())};
+  });
+  check_one(results, "results");
+  return std::move(results.front());
+}
+
+namespace {
+
+// The module whose forward(), not being overridden, calls forward_all() on this thread. If that is
+// not overridden either, the two would call each other for ever.
+constinit thread_local const Module* delegating = nullptr;
+
+}  // namespace
+
+Tensor Module::forward(const Tensor& x) {
+  const Scoped<const Module*> here(delegating, this);
+  Tensors results = forward_all({x});
+  check_arg(results.size() == 1, "module", text_of(*this), " has ", results.size(),
+            " results, but was asked for one. Call it with nn::Tensors{x} for all of them");
+  return std::move(results.front());
+}
+
+Tensors Module::forward_all(const Tensors& inputs) {
+  check_arg(delegating != this, "module", text_of(*this),
+            " implements neither forward() nor forward_all(). Implement one of them");
+  check_arg(inputs.size() == 1, "module", text_of(*this), " takes one input, not ", inputs.size(),
+            ". Call it with one tensor, or implement forward_all()");
+  return {forward(inputs.front())};
 }
 
 std::vector<Tensor> Module::parameters() const {

@@ -9,6 +9,9 @@
 //     nn::Conv2d conv_{1, 6, 5};
 //     nn::Linear fc_{6 * 24 * 24, 10};
 //   };
+//
+// A module may take several tensors and return several: it implements forward_all() instead, and
+// is called with braces, net({q, k, v}).
 #pragma once
 
 #include <cstddef>
@@ -24,10 +27,9 @@
 #include "mezzo/core/named_tensor.h"
 #include "mezzo/core/scoped.h"
 #include "mezzo/core/tensor.h"
+#include "mezzo/nn/forward_hook.h"
 
 namespace mezzo::nn {
-
-class Module;
 
 // Thrown by load_state() for a state of another network. The message ends with advice, which a
 // program may replace with its own.
@@ -41,28 +43,6 @@ class StateMismatch : public ArgumentError {
 
  private:
   std::size_t difference_length_;
-};
-
-// Wraps a module's forward pass, for example in a precision region or a measurement.
-class ForwardHook {
- public:
-  using Forward = std::function<Tensor(const Tensor& x)>;
-
-  virtual ~ForwardHook() = default;
-  // Called instead of the forward pass; calls forward(x), usually once, and returns the result. May
-  // change x and the result. It may keep guards on its stack, so that an exception undoes them.
-  virtual Tensor around(Module& module, const Tensor& x, const Forward& forward) = 0;
-  // True if it changes only the precision that the pass computes in.
-  virtual bool is_precision() const { return false; }
-};
-
-// While it exists, this thread's forward passes skip hooks of precision.
-class WithoutPrecisionHooks {
- public:
-  WithoutPrecisionHooks();
-
- private:
-  Scoped<bool> scope_;
 };
 
 // The innermost module whose forward pass this thread is in; null outside of modules.
@@ -98,8 +78,16 @@ class Module {
   Tensor operator()(const Tensor& x) {
     return run(x, [this](const Tensor& input) { return forward(input); });
   }
-  // The computation of the module. Implemented by derived classes, called through operator().
-  virtual Tensor forward(const Tensor& x) = 0;
+  // The forward pass of several inputs, or with several results: net({q, k, v}).
+  Tensors operator()(const Tensors& inputs) {
+    return run(inputs, [this](const Tensors& all) { return forward_all(all); });
+  }
+  // The computation of the module, called through operator(). Derived classes implement one of the
+  // two: forward() if there is one input and one result, else forward_all(). Each calls the other
+  // by default. Throws ArgumentError naming the module if it implements neither, or if it is called
+  // with another number of inputs, or asked for another number of results, than it has.
+  virtual Tensor forward(const Tensor& x);
+  virtual Tensors forward_all(const Tensors& inputs);
 
   // The name its parent gave to this module; empty for a root.
   const std::string& name() const { return name_; }
@@ -178,9 +166,17 @@ class Module {
   template <class Body>
   Tensor run(const Tensor& x, const Body& body) {
     const Entered entered(*this);
-    if (!hooks_.empty()) [[unlikely]]
-      return run_hooks(x, std::cref(body));
+    if (!hooks_.empty() || entered.has_hook()) [[unlikely]]
+      return run_hooks_of_one(entered, x, std::cref(body));
     return body(x);
+  }
+  // The same for several inputs and results.
+  template <class Body>
+  Tensors run(const Tensors& inputs, const Body& body) {
+    const Entered entered(*this);
+    if (!hooks_.empty() || entered.has_hook()) [[unlikely]]
+      return run_hooks(entered, inputs, std::cref(body));
+    return body(inputs);
   }
 
  private:
@@ -188,12 +184,18 @@ class Module {
   class Entered {
    public:
     explicit Entered(Module& module);
+    // Whether there is a hook of AroundModules for this call.
+    bool has_hook() const { return has_hook_; }
 
    private:
     Scoped<Module*> scope_;
+    bool has_hook_;
   };
 
-  Tensor run_hooks(const Tensor& x, const ForwardHook::Forward& body);
+  Tensors run_hooks(const Entered& entered, const Tensors& inputs,
+                    const ForwardHook::Forward& body);
+  Tensor run_hooks_of_one(const Entered& entered, const Tensor& x,
+                          const std::function<Tensor(const Tensor&)>& body);
   std::vector<NamedTensor> named(std::vector<Member> Module::*members) const;
   const Tensor* first_parameter() const;
   void check_name(std::string_view name) const;

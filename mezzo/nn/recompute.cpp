@@ -96,7 +96,7 @@ void check_unchanged(const ForwardState& state) {
   }
 }
 
-// The module's input for the second run, and the leaf at which its gradient arrives.
+// An input of the module for the second run, and the leaf at which its gradient arrives.
 struct Input {
   Tensor x;
   Tensor leaf;
@@ -119,12 +119,46 @@ Input again(const Tensor& x, bool needs_grad, DType grad_dtype) {
   return {same, leaf};
 }
 
-// Results that depend on recorded tensors other than the input and the parameters would silently
+// All inputs for the second run.
+class InputsAgain {
+ public:
+  // A tensor that is there several times has one leaf, so that its gradients are summed in the
+  // order of the first run.
+  explicit InputsAgain(Backward& ctx, std::size_t count) {
+    for (std::size_t i = 0; i < count; ++i) {
+      const Tensor kept = ctx.has_input(i) ? ctx.input(i) : Tensor();
+      const auto same = std::ranges::find(kept_, kept.impl(), &Tensor::impl);
+      const auto at = static_cast<std::size_t>(same - kept_.begin());
+      const bool is_new = !kept.defined() || same == kept_.end();
+      inputs_.push_back(!kept.defined() ? Input()
+                        : is_new        ? again(kept, ctx.needs(i), ctx.grad_dtype(i))
+                                        : inputs_[at]);
+      kept_.push_back(kept);
+      tensors_.push_back(inputs_.back().x);
+      if (is_new && inputs_.back().leaf.defined()) leaves_.push_back({i, inputs_.back().leaf});
+    }
+  }
+
+  struct Leaf {
+    std::size_t input;  // of the node
+    Tensor tensor;
+  };
+  const Tensors& tensors() const { return tensors_; }
+  const std::vector<Leaf>& leaves() const { return leaves_; }
+
+ private:
+  Tensors kept_;
+  std::vector<Input> inputs_;
+  Tensors tensors_;
+  std::vector<Leaf> leaves_;
+};
+
+// Results that depend on recorded tensors other than the inputs and the parameters would silently
 // lose their gradients. The nodes from `first` on are those of the second run.
 class CheckLeadsNowhereElse {
  public:
-  CheckLeadsNowhereElse(const ForwardState& state, const Tensor& leaf, std::uint64_t first)
-      : state_(state), leaf_(leaf), first_(first) {}
+  CheckLeadsNowhereElse(const ForwardState& state, const InputsAgain& inputs, std::uint64_t first)
+      : state_(state), inputs_(inputs), first_(first) {}
 
   void operator()(const Tensor& y) {
     if (Node* node = node_of(y)) follow(*node, y.dtype(), y.shape());
@@ -145,61 +179,86 @@ class CheckLeadsNowhereElse {
   }
   bool is_known(const TensorImpl& leaf) const {
     const auto is_it = [&](const Tensor& tensor) { return tensor.impl() == &leaf; };
-    return is_it(leaf_) || std::ranges::any_of(state_.parameters, is_it);
+    return std::ranges::any_of(inputs_.leaves(), is_it, &InputsAgain::Leaf::tensor) ||
+           std::ranges::any_of(state_.parameters, is_it);
   }
   void check(bool is_known, DType dtype, const Shape& shape) const {
-    check_arg(is_known, kOp, name_of(state_.module), " uses a tensor (", dtype, shape,
-              ") that requires a gradient and is neither its input nor one of its parameters. Make "
-              "it a parameter, or call stop_recompute() first");
+    check_arg(
+        is_known, kOp, name_of(state_.module), " uses a tensor (", dtype, shape,
+        ") that requires a gradient and is neither an input of it nor one of its parameters. Make "
+        "it a parameter, or call stop_recompute() first");
   }
 
   const ForwardState& state_;
-  const Tensor& leaf_;
+  const InputsAgain& inputs_;
   std::uint64_t first_;
   std::vector<Node*> waiting_;
   std::unordered_set<const Node*> seen_;
 };
 
-Tensor run_again(const ForwardState& state, const Tensor& x) {
+Tensors run_again(const ForwardState& state, const Tensors& inputs) {
   const KeepRandomPosition random;
   default_generator().set_position(state.random);
   const WithoutHostWork without_host_work;  // running statistics have already been updated
   const KeepBuffers buffers(state.module);  // the module's own in-place changes of its buffers
   const RunningAgain running(state.module);
   const GradMode recording(true);
-  if (state.precision == nullptr) return state.module(x);
-  Tensor y;
-  state.precision->run([&] { y = state.module(x); });
-  return y;
+  if (state.precision == nullptr) return state.module(inputs);
+  Tensors results;
+  state.precision->run([&] { results = state.module(inputs); });
+  return results;
 }
 
-// Inputs of the node: x, followed by the parameters.
+bool carries_gradients(const Tensor& result) {
+  return result.defined() && is_floating(result.dtype());
+}
+
+// The results of the second run that have gradients, and these.
+struct Seeds {
+  Seeds(Backward& ctx, const Tensors& results) {
+    std::size_t output = 0;  // of the node, which has those that carry gradients
+    for (const Tensor& y : results) {
+      if (!carries_gradients(y)) continue;
+      Tensor grad = ctx.take_grad(output++);
+      if (!grad.defined() || !y.requires_grad()) continue;
+      tensors.push_back(y);
+      grads.push_back(std::move(grad));
+    }
+  }
+
+  Tensors tensors;
+  Tensors grads;
+};
+
+// Inputs of the node: those of the module, followed by the parameters.
 void backward(Backward& ctx) {
   check_arg(!ctx.create_graph(), kOp,
             "recomputed modules cannot be differentiated twice. Call stop_recompute() first");
-  const Tensor kept = ctx.input(0);  // throws after a backward pass, which frees the context, too
   const auto& state = static_cast<const ForwardState&>(ctx.context());
+  const std::size_t count = ctx.inputs() - state.parameters.size();
   check_unchanged(state);
   const std::uint64_t first = next_sequence();
-  const Input input = again(kept, ctx.needs(0), ctx.grad_dtype(0));
-  std::vector<Tensor> targets;
-  std::vector<std::size_t> inputs;  // the node's input of each target
-  if (ctx.needs(0)) {
-    targets.push_back(input.leaf);
-    inputs.push_back(0);
+  const InputsAgain inputs(ctx, count);
+  Tensors targets;
+  std::vector<std::size_t> places;  // the node's input of each target
+  for (const InputsAgain::Leaf& leaf : inputs.leaves()) {
+    targets.push_back(leaf.tensor);
+    places.push_back(leaf.input);
   }
   for (std::size_t i = 0; i < state.parameters.size(); ++i) {
-    if (!ctx.needs(i + 1)) continue;
+    if (!ctx.needs(count + i)) continue;
     targets.push_back(state.parameters[i]);
-    inputs.push_back(i + 1);
+    places.push_back(count + i);
   }
-  const Tensor y = run_again(state, input.x);
-  CheckLeadsNowhereElse(state, input.leaf, first)(y);
-  const Tensor grad_y = ctx.take_grad();
+  Tensors results = run_again(state, inputs.tensors());
+  const Seeds seeds(ctx, results);
+  results.clear();
+  CheckLeadsNowhereElse check(state, inputs, first);
+  for (const Tensor& y : seeds.tensors) check(y);
   // Sums stay f32 at leaves: more gradients may be added to them there.
-  std::vector<Tensor> grads = grad({&y, 1}, targets, {&grad_y, 1}, {.f32_sums = true});
+  std::vector<Tensor> grads = grad(seeds.tensors, targets, seeds.grads, {.f32_sums = true});
   for (std::size_t i = 0; i < grads.size(); ++i) {
-    if (grads[i].defined()) ctx.set(inputs[i], std::move(grads[i]));
+    if (grads[i].defined()) ctx.set(places[i], std::move(grads[i]));
   }
 }
 
@@ -207,30 +266,43 @@ const OpDef kRecompute{
     .name = kOp,
     .doc = "the forward pass of a module, which the backward pass runs again",
     .precision = {.reason = "the operations inside have their own rules"},
-    .saves = {.inputs = 0b1},
+    .saves = {.inputs = kAllInputs},
     .backward = backward,
+    .grad_outputs = (1U << kMaxOutputs) - 1,
     .sums_grads = true,
 };
 
 class RecomputeHook final : public ForwardHook {
  public:
-  Tensor around(Module& module, const Tensor& x, const Forward& forward) override {
-    if (!grad_enabled() || running_again == &module) return forward(x);
+  Tensors around(Module& module, const Tensors& inputs, const Forward& forward) override {
+    if (!grad_enabled() || running_again == &module) return forward(inputs);
     const auto state = make_ref<ForwardState>(module);
-    std::vector<const Tensor*> inputs{&x};
-    for (const Tensor& parameter : state->parameters) inputs.push_back(&parameter);
-    if (!should_record(kRecompute, inputs)) return forward(x);
-    // A new handle, because a module may return its input.
-    Tensor y = without_recording(forward, x).detach();
+    std::vector<const Tensor*> recorded;
+    for (const Tensor& input : inputs) recorded.push_back(&input);
+    for (const Tensor& parameter : state->parameters) recorded.push_back(&parameter);
+    if (!should_record(kRecompute, recorded)) return forward(inputs);
+    Tensors results = without_recording(forward, inputs);
     state->note_buffers();
-    record(kRecompute, {}, inputs, {&y, 1}, Ref<RefCounted>(state.get()));
-    return y;
+    record_results(module, state, recorded, results);
+    return results;
   }
 
  private:
-  static Tensor without_recording(const Forward& forward, const Tensor& x) {
+  static Tensors without_recording(const Forward& forward, const Tensors& inputs) {
     const NoGrad no_grad;
-    return forward(x);
+    return forward(inputs);
+  }
+
+  static void record_results(const Module& module, const Ref<ForwardState>& state,
+                             std::span<const Tensor* const> inputs, Tensors& results) {
+    Tensors recorded;
+    for (Tensor& result : results) {
+      // New handles, because a module may return its input.
+      if (carries_gradients(result)) recorded.push_back(result = result.detach());
+    }
+    check_arg(recorded.size() <= kMaxOutputs, kOp, name_of(module), " returns ", recorded.size(),
+              " floating-point tensors. A recomputed module may return ", kMaxOutputs);
+    record(kRecompute, {}, inputs, recorded, Ref<RefCounted>(state.get()));
   }
 };
 

@@ -8,17 +8,19 @@
 
 namespace mezzo::nn {
 
-// From now on, only the input of the module's forward pass is kept for the backward pass, which
+// From now on, only the inputs of the module's forward pass are kept for the backward pass, which
 // runs the forward pass once more. Meant for the blocks of a deep network: memory then holds the
-// input of each block and, for a while, the inside of one.
+// inputs of each block and, for a while, the inside of one. A module may have several inputs, and
+// up to four floating-point results.
 //
-// Gradients are bit-identical, as long as nothing but the module uses its input. The second run
+// Gradients are bit-identical, as long as nothing but the module uses its inputs. The second run
 // uses the same precision region and the same random numbers, and its changes of buffers (the
 // running statistics of batch norm) are undone. Parameters, the modes of the modules inside, and
 // the buffers of those in inference mode must not change in between. Nothing that requires a
-// gradient may be used but the input and the parameters. Both are checked in the backward pass. The
-// module must live until that is done. It must be called through operator(). Other forward hooks
-// run in both runs. Gradients of gradients are refused. Without recording the module runs normally.
+// gradient may be used but the inputs and the parameters. Both are checked in the backward pass.
+// The module must live until that is done. It must be called through operator(). Other forward
+// hooks run in both runs. Gradients of gradients are refused. Without recording the module runs
+// normally.
 //
 // Throws ArgumentError if the module is recomputed already, or has no children: a single layer
 // saves little more than its input.

@@ -41,6 +41,12 @@ std::vector<ErrorSample> binary_errors() {
   return {{{{{2, 3}}, {{2, 4}}}, {}, "shapes cannot be broadcast together: [2, 3] and [2, 4]"}};
 }
 
+void add_backward(Backward& ctx) {
+  for (const std::size_t i : {0UL, 1UL}) {
+    if (ctx.needs(i)) set_reduced(ctx, i, ctx.grad());
+  }
+}
+
 // Checks that x is floating. `called` is the name that the user knows: `affine` and `div_number`
 // are called by others.
 const Tensor& floating(const Tensor& x, const char* called) {
@@ -70,12 +76,25 @@ extern const OpDef add{
     .precision = kWidestRule,
     .promote = 0b11,
     .infer = infer_binary,
-    .backward =
-        [](Backward& ctx) {
-          for (std::size_t i : {0, 1}) {
-            if (ctx.needs(i)) set_reduced(ctx, i, ctx.grad());
-          }
+    .backward = add_backward,
+    .samples = [] { return binary_samples(-2); },
+    .errors = binary_errors,
+    .exact = true,
+};
+
+extern const OpDef add_residual{
+    .name = "add_residual",
+    .doc = "x + branch for a residual stream, with broadcasting",
+    .precision = {.lower = PrecisionClass::kKeep,
+                  .reason = "the stream is a sum over all layers; rounded to 16 bits after each of "
+                            "them, it loses branches that are small beside it"},
+    .promote = 0b11,
+    .infer =
+        [](Infer& infer) {
+          infer.check_floating(0, "x");
+          infer_binary(infer);
         },
+    .backward = add_backward,
     .samples = [] { return binary_samples(-2); },
     .errors = binary_errors,
     .exact = true,
@@ -208,6 +227,9 @@ extern const OpDef div_number{
 }  // namespace ops
 
 Tensor add(const Tensor& a, const Tensor& b) { return call_one(ops::add, {&a, &b}); }
+Tensor add_residual(const Tensor& x, const Tensor& branch) {
+  return call_one(ops::add_residual, {&x, &branch});
+}
 Tensor sub(const Tensor& a, const Tensor& b) { return call_one(ops::sub, {&a, &b}); }
 Tensor mul(const Tensor& a, const Tensor& b) { return call_one(ops::mul, {&a, &b}); }
 Tensor div(const Tensor& a, const Tensor& b) { return call_one(ops::div, {&a, &b}); }

@@ -9,6 +9,12 @@
 namespace mezzo {
 
 Tensor add(const Tensor& a, const Tensor& b);
+// x + branch for the residual stream x of a deep network, with broadcasting: add(), but of the
+// class `keep`. At O2, where add() rounds both operands to 16 bits, this sum stays in the dtype of
+// the wider one, as it does in PyTorch's autocast. A stream of 16 bits would be rounded after every
+// branch: in bf16, a branch whose values are below 1/512 of the stream's has no effect at all.
+// Throws ArgumentError unless both are floating.
+Tensor add_residual(const Tensor& x, const Tensor& branch);
 Tensor sub(const Tensor& a, const Tensor& b);
 Tensor mul(const Tensor& a, const Tensor& b);
 Tensor div(const Tensor& a, const Tensor& b);

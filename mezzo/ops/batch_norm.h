@@ -30,7 +30,7 @@ struct BatchNormResult {
 
 // y = (x - mean) / sqrt(var + eps) * weight + bias per channel, then + residual, then ReLU.
 //
-// x: [n, c] or [n, c, h, w] in f32, bf16 or f16; y has its dtype, and is channels-last if it has
+// x: [n, c] or [n, c, h, w] in f32 or 16 bits; y has its dtype, and is channels-last if it has
 // four dimensions. weight, bias and all statistics: [c] and f32 (f64 for f64 x). weight and bias
 // may be 16-bit, and are widened before the computation; undefined ones stand for 1 and 0. A
 // channel whose variance is not finite becomes NaN, even if x is finite: the squares of values

@@ -20,7 +20,7 @@ Tensor binary_cross_entropy_with_logits(const Tensor& logits, const Tensor& targ
 
 // Binary cross entropy of probabilities p in [0, 1]. Logarithms are at least -100, as in PyTorch,
 // so that the loss stays finite. Refused in mixed precision: probabilities near 1 are 1 in 16 bits,
-// and the gradient 1 / (1 - p) overflows f16. Use the form with logits there.
+// and the gradient 1 / (1 - p) overflows a narrow range. Use the form with logits there.
 Tensor binary_cross_entropy(const Tensor& probabilities, const Tensor& targets,
                             Reduction reduction = Reduction::kMean);
 

@@ -206,7 +206,7 @@ void record_cast(const Tensor& x, Tensor& copy) {
 Attrs cast_attrs(DType dtype) { return CastAttrs{dtype}; }
 
 Tensor widen(const Tensor& x) {
-  const bool may_be_lower = x.defined() && (x.dtype() == DType::kF32 || is_lower(x.dtype()));
+  const bool may_be_lower = x.defined() && is_trainable(x.dtype());
   return may_be_lower ? cast(x, DType::kF32) : x;
 }
 

@@ -27,7 +27,8 @@ void record_cast(const Tensor& x, Tensor& copy);
 // The attributes of the operation `cast` for that target dtype.
 Attrs cast_attrs(DType dtype);
 
-// A bf16 or f16 tensor as f32, differentiably; other tensors, and undefined ones, as they are.
+// A tensor in a lower precision as f32, differentiably; other tensors, and undefined ones, as they
+// are.
 Tensor widen(const Tensor& x);
 
 // The same elements in a dense block of that format; the same handle if it is already one.

@@ -13,7 +13,7 @@ namespace mezzo {
 // pixels of c / groups neighbouring channels, separately for each sample. weight and bias are per
 // channel.
 //
-// x: [n, c] or [n, c, h, w] in f32, bf16 or f16; the result has its shape and dtype, and is
+// x: [n, c] or [n, c, h, w] in f32 or 16 bits; the result has its shape and dtype, and is
 // channels-last if it has four dimensions. weight and bias: [c] and f32 (f64 for f64 x). They may
 // be 16-bit, and are widened before the computation; undefined ones stand for 1 and 0. A group
 // whose variance is not finite becomes NaN, as in batch_norm(). Throws ArgumentError for other

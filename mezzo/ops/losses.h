@@ -1,5 +1,6 @@
 // Losses. Each takes predictions of any floating dtype and gives an f32 loss (f64 from f64). A loss
-// in 16 bits would hide the progress of training, and its scaled value would overflow f16.
+// in 16 bits would hide the progress of training, and its scaled value would overflow types with a
+// narrow range.
 #pragma once
 
 #include <optional>

@@ -19,7 +19,8 @@ struct MaskedFillAttrs {
 };
 
 // The fill value in a tensor of that dtype. A finite number stays finite. Otherwise a mask value of
-// -1e9, written for f32, would be -inf in f16, and a softmax of a fully masked row would be NaN.
+// -1e9, written for f32, would be -inf in a narrow range, and a softmax of a fully masked row would
+// be NaN.
 inline double filling(double number, DType dtype) { return within_range(number, dtype); }
 
 // The fill value of x as an element of the result's `dtype`, in the first size_of(dtype) bytes. A

@@ -3,9 +3,10 @@
 
 namespace mezzo {
 
-// TF32 rounds both factors to 11 bits and keeps f32's range and sums. It is as accurate as f16
-// products, at several times the speed of f32. Off by default, because a user who chooses f32
-// expects its accuracy; the environment variable MEZZO_TF32=1 turns it on. Applies to all threads.
+// TF32 rounds both factors to 11 bits and keeps f32's range and sums. It is as accurate as 16-bit
+// products with 11 bits, at several times the speed of f32. Off by default, because a user who
+// chooses f32 expects its accuracy; the environment variable MEZZO_TF32=1 turns it on. Applies to
+// all threads.
 void allow_tf32(bool allow);
 bool is_tf32_allowed();
 

@@ -12,7 +12,7 @@ namespace mezzo::optim {
 
 // All functions skip parameters without a gradient. A gradient that shares its memory with anything
 // (two parameters that were added have the same gradient) is replaced by a copy before it is
-// changed. Gradients are f32, bf16 or f16 and all on one device; for others, ArgumentError is
+// changed. Gradients are f32 or in 16 bits, and all on one device; for others, ArgumentError is
 // thrown. In a captured step, clipping is done in each run.
 
 // Multiplies the gradients so that their common Euclidean norm is at most max_norm. Returns the

@@ -18,8 +18,9 @@ struct LionOptions {
 
 // Moves every element by the learning rate, in the direction of a sign: see
 // mezzo/ops/update/rules/lion-inl.h for the rule. Learning rates are three to ten times smaller
-// than AdamW's, decays as much larger. State: `exp_avg.<parameter>`, from the first step with a
-// gradient on, and what Optimizer says of counters and 16-bit parameters.
+// than those of rules that divide by a root mean square, decays as much larger. State:
+// `exp_avg.<parameter>`, from the first step with a gradient on, and what Optimizer says of
+// counters and 16-bit parameters.
 class Lion final : public RuleOptimizer {
  public:
   // Throws ArgumentError for parameters that cannot be trained, see Optimizer::add_group(),

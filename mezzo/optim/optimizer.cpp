@@ -35,8 +35,8 @@ void Optimizer::check_new(const std::vector<Tensor>& group, std::size_t i) const
   const Tensor& param = group[i];
   const std::size_t number = params_.size() + i;
   check_arg(param.defined(), name_, "parameter ", number, " is undefined. Leave it out");
-  check_arg(param.dtype() == DType::kF32 || is_lower(param.dtype()), name_, "parameter ", number,
-            " (", param, ") must be f32, bf16 or f16. Use astype()");
+  check_arg(is_trainable(param.dtype()), name_, "parameter ", number, " (", param, ") must be ",
+            trainable_dtypes(), ". Use astype()");
   check_arg(param.is_leaf() && param.requires_grad(), name_, "parameter ", number, " (", param,
             ") is not trained. Leave it out, or call set_requires_grad(true) on it");
   check_arg(param.is_one_block(), name_, "parameter ", number, " (", param,

@@ -40,9 +40,9 @@ using UpdateQueue = std::unique_ptr<QueuedUpdate>;
 void put(UpdateQueue& queue, std::size_t most, const std::vector<UpdateTensors>& tensors,
          const UpdateStep& step);
 
-// Parameters are numbered in the order in which they were given, over all groups. They are f32,
-// bf16 or f16; everything that an optimizer computes and accumulates is f32. Each group has a rule
-// for updating 16-bit parameters; param_update.h explains why it matters:
+// Parameters are numbered in the order in which they were given, over all groups. They are f32
+// or in 16 bits; everything that an optimizer computes and accumulates is f32. Each group has a
+// rule for updating 16-bit parameters; param_update.h explains why it matters:
 //
 //   amp::half_parameters(net, DType::kBf16);
 //   optim::Sgd sgd(net.parameters(), {.lr = 0.1, .param_update = optim::ParamUpdate::kKahan});
@@ -119,7 +119,7 @@ class Optimizer {
   // `name` is the optimizer's name in messages.
   explicit Optimizer(const char* name) : name_(name) {}
   // Throws ArgumentError, before anything has changed, unless the parameters are dense leaves in
-  // f32, bf16 or f16 that share no memory with each other or with those of earlier groups, and the
+  // f32 or 16 bits that share no memory with each other or with those of earlier groups, and the
   // learning rates are not negative.
   void add_group(const std::vector<Tensor>& params, const LearningRate& lr, ParamUpdate rule);
   // Updates the given parameters, all of them in `group`, or puts the update into the queue if

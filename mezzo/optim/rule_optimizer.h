@@ -23,8 +23,8 @@ namespace mezzo::optim {
 //
 //   class SignDescent final : public optim::RuleOptimizer {
 //    public:
-//     SignDescent(const std::vector<Tensor>& params, double lr) : RuleOptimizer("SignDescent",
-//     kSignDescent) {
+//     SignDescent(const std::vector<Tensor>& params, double lr)
+//         : RuleOptimizer("SignDescent", kSignDescent) {
 //       add_group(params, lr, optim::ParamUpdate::kMaster);
 //     }
 //

@@ -46,7 +46,7 @@ struct Table {
 };
 
 struct RunData {
-  std::string name{};  // `lenet5 O2/f16`
+  std::string name{};  // `lenet5 O2/bf16`
   std::vector<std::pair<std::string, std::string>> configuration{};
   DType dtype = DType::kF32;           // the lower dtype in use; f32 if there is none
   bool is_scaled = false;              // the loss was multiplied by a scale

@@ -23,8 +23,8 @@ Tensor copied(const Tensor& tensor, DType dtype) {
   return copy;
 }
 
-// Without f32, updates below half a unit in the last place would be lost: that is 2^-9 (bf16) or
-// 2^-12 (f16) of the average.
+// Without f32, updates below half a unit in the last place would be lost: that is 2^-9 of
+// the average in bf16.
 DType average_dtype(DType dtype) { return is_lower(dtype) ? DType::kF32 : dtype; }
 
 }  // namespace

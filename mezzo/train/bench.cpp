@@ -4,28 +4,14 @@
 #include <optional>
 
 #include "mezzo/core/device_backend.h"
-#include "mezzo/core/random.h"
-#include "mezzo/models/model.h"
-#include "mezzo/ops/cast.h"
 #include "mezzo/train/configuration.h"
+#include "mezzo/train/example.h"
 #include "mezzo/train/profile.h"
 #include "mezzo/train/run.h"
 #include "mezzo/train/step_statistics.h"
 #include "mezzo/train/trainer.h"
 
 namespace mezzo::train {
-namespace {
-
-data::Batch generated_batch(std::int64_t size, const Shape& image, std::int64_t classes) {
-  data::Batch batch;
-  batch.images = to_format(randn({size, image[0], image[1], image[2]}), Format::kChannelsLast);
-  batch.labels = empty({size}, DType::kI64);
-  auto* label = batch.labels.mutable_data<std::int64_t>();
-  for (std::int64_t i = 0; i < size; ++i) label[i] = i % classes;
-  return batch;
-}
-
-}  // namespace
 
 RunResult bench(const RunOptions& options, const BenchOptions& bench, RunObserver& observer) {
   check_options(options);
@@ -34,17 +20,15 @@ RunResult bench(const RunOptions& options, const BenchOptions& bench, RunObserve
                 bench.steps <= kMostSteps,
             "bench", "--warmup must not be negative and --steps at least 1, both at most ",
             kMostSteps, ": ", bench.warmup, " and ", bench.steps);
-  const models::ModelConfig usual = models::usual_config(options.model);
-  const std::int64_t size = options.image_size > 0 ? options.image_size : usual.image_size;
-  const Shape image{usual.in_channels, size, size};
+  const ExampleKind example = usual_example(options);
   std::function<void(amp::StepPhase)> on_phase;
   std::optional<ListenToKernels> listening;
   if (bench.profile != nullptr) {
     on_phase = [&](amp::StepPhase phase) { bench.profile->begin(phase); };
     listening.emplace(*bench.profile);
   }
-  Trainer trainer(options, image, usual.num_classes, on_phase);
-  data::Batch batch = generated_batch(options.batch_size, image, usual.num_classes);
+  Trainer trainer(options, example.shape, example.classes, on_phase);
+  data::Batch batch = generated_batch(example, options.batch_size);
   batch.images = batch.images.to(options.device);
   batch.labels = batch.labels.to(options.device);
   reset_peak_memory(options.device);

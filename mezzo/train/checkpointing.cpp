@@ -42,8 +42,8 @@ io::CheckpointValues kind_of(const optim::Optimizer& optimizer) {
           {"parameters", static_cast<std::int64_t>(optimizer.params().size())}};
 }
 
-// Names of state are not enough: those of Adam and AdamW are the same, and Sgd without momentum has
-// none. Checkpoints of earlier versions do not record the optimizer.
+// Names of state are not enough: several optimizers have the same ones, and Sgd without momentum
+// has none. Checkpoints of earlier versions do not record the optimizer.
 void check_kind(const optim::Optimizer& optimizer, const io::Checkpoint& checkpoint) {
   if (!checkpoint.values.contains(kOptimizerKind)) return;
   const auto& name = checkpoint.value<std::string>(kOptimizerKind, "name");

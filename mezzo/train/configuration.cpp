@@ -64,13 +64,11 @@ void add_optimizer(Configuration& result, const OptimizerOptions& options) {
   result["--weight-decay"] = concat(options.weight_decay);
   result["--accumulate"] = concat(options.accumulate);
   result["--clip"] = options.clip.has_value() ? concat(*options.clip) : "";
-  if (options.kind == OptimizerKind::kSgd) {
-    result["--momentum"] = concat(options.momentum);
-    result["--nesterov"] = options.nesterov ? "on" : "off";
-  } else {
-    result["--betas"] = concat(options.beta1, ",", options.beta2);
-    result["--eps"] = concat(options.eps);
-  }
+  const OptimizerInfo& info = info_of(options.kind);
+  if (info.momentum.has_value()) result["--momentum"] = concat(options.momentum);
+  if (info.nesterov.has_value()) result["--nesterov"] = options.nesterov ? "on" : "off";
+  if (info.betas.has_value()) result["--betas"] = concat(options.beta1, ",", options.beta2);
+  if (info.eps.has_value()) result["--eps"] = concat(options.eps);
 }
 
 }  // namespace
@@ -125,8 +123,8 @@ std::string text_of(const LossScaling& scaling) {
 
 LossScaling::Kind LossScaling::kind_for(const amp::Policy& policy) const {
   if (kind != Kind::kDefault) return kind;
-  // bf16 has f32's range: its gradients do not underflow, so scaling is not needed.
-  return policy.dtype() == DType::kF16 ? Kind::kDynamic : Kind::kNone;
+  // In f32's range gradients do not underflow, so scaling is not needed.
+  return has_narrow_range(policy.dtype()) ? Kind::kDynamic : Kind::kNone;
 }
 
 Configuration configuration_of(const RunOptions& options) {

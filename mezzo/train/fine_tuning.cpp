@@ -7,6 +7,7 @@
 #include "mezzo/core/log.h"
 #include "mezzo/data/class_counts.h"
 #include "mezzo/data/readable.h"
+#include "mezzo/models/weight_files.h"
 #include "mezzo/nn/load_matching.h"
 #include "mezzo/train/checkpointing.h"
 
@@ -43,7 +44,8 @@ void check_frozen(nn::Module& net, const nn::LoadReport& report, const FineTunin
 
 void load_weights(nn::Module& net, const FineTuning& options) {
   if (options.weights.empty()) return;
-  const std::vector<NamedTensor> state = read_weights(options.weights);
+  const std::vector<NamedTensor> state =
+      models::from_weight_file(net, read_weights(options.weights));
   if (!options.new_head) {
     net.load_state(state);
     return;

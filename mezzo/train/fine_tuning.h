@@ -8,7 +8,8 @@
 
 namespace mezzo::train {
 
-// Loads the weights that the options name, if any. With a new head, the head keeps its weights, and
+// Loads the weights that the options name, if any, in the layout of state() or of the model's files
+// (models/weight_files.h). With a new head, the head keeps its weights, and
 // a warning names everything else in the network and in the file that does not match. Throws what
 // read_weights() throws; nn::StateMismatch if the head is not new and something does not match;
 // ArgumentError if the head is new and nothing matches.

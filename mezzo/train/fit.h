@@ -49,9 +49,9 @@ io::Checkpoint capture_fit(const Fit& fit);
 // everything stays as it was.
 bool resume_fit(Fit& fit);
 
-// model_check.cpp: throws ArgumentError for a batch that holds more than the network's input and
-// the loss's target: the rest would silently be ignored.
-void check_batch(const data::Batch& batch);
+// model_check.cpp: a loader's batch as network and loss take it: images and further tensors are
+// inputs, labels and further labels are labels. Throws ArgumentError if there are no images.
+Batch step_batch_of(const data::Batch& batch);
 
 // fit_check.cpp: throws what would otherwise fail at the end of the first epoch or later, and
 // changes nothing. Called after resume_fit(), when the length of the training is known.

@@ -25,12 +25,14 @@ std::string in_examples(std::int64_t count) {
 // change running statistics.
 class FindSingleValues final : public nn::ForwardHook {
  public:
-  Tensor around(nn::Module& module, const Tensor& x, const Forward& forward) override {
+  nn::Tensors around(nn::Module& module, const nn::Tensors& inputs,
+                     const Forward& forward) override {
     const auto& norm = dynamic_cast<const nn::BatchNorm&>(module);
+    const Tensor& x = inputs.front();
     const std::int64_t channels = x.rank() >= 2 ? x.size(1) : 0;
     const std::int64_t values = channels > 0 ? x.numel() / channels : 0;
     if (values * distributed::process_count(norm.processes()) == 1) found_.push_back(&module);
-    return forward(x);
+    return forward(inputs);
   }
   const std::vector<const nn::Module*>& found() const { return found_; }
 
@@ -77,16 +79,14 @@ data::Batch batch_of_step(Fit& fit, std::int64_t step) {
   data::Batch batch;
   fit.loader.seek({.epoch = fit.loader.position().epoch, .step = step});
   fit.loader.next(batch);
-  check_batch(batch);
   return batch;
 }
 
 // Runs the smallest part of a batch through network and loss.
 void try_part(Fit& fit, const data::Batch& batch, std::int64_t examples) {
   const std::int64_t part = smallest_part(fit, examples);
-  const Device device = fit.model.net().device();
-  fit.model.train_step().try_forward(slice(batch.images.to(device), 0, 0, part),
-                                     slice(batch.labels.to(device), 0, 0, part));
+  const Batch all = step_batch_of(batch).to(fit.model.net().device());
+  fit.model.train_step().try_forward(all.slice(0, part));
 }
 
 // A loss may need outputs that a network only has in training. Then a batch of any size fails here,

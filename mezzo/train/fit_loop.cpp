@@ -95,8 +95,7 @@ void run_step(Fit& fit, const data::Batch& batch) {
   state.batch = &batch;
   fit.each(&Callback::on_step_begin);
   state.lr = optimizer.lr();  // a callback may have set it
-  const Device device = fit.model.net().device();
-  state.result = fit.model.train_step()(batch.images.to(device), batch.labels.to(device));
+  state.result = fit.model.train_step()(step_batch_of(batch).to(fit.model.net().device()));
   state.skipped_steps += state.result.skipped ? 1 : 0;
   fit.each(&Callback::on_step_end);
   state.batch = nullptr;
@@ -109,7 +108,6 @@ void run_steps(Fit& fit) {
   data::Batch batch;
   while (state.step < state.total_steps && !state.stop && !fit.is_at_end()) {
     if (!next_batch(fit, batch)) return;
-    check_batch(batch);
     run_step(fit, batch);
   }
 }

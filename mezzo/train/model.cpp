@@ -15,17 +15,34 @@ namespace mezzo::train {
 
 Model::Model(nn::Module& net, amp::LossFunction loss, optim::Optimizer& optimizer,
              const ModelOptions& options)
-    : loss_(loss), step_(amp::build_train_network(net, std::move(loss), optimizer, options.amp)) {
-  for (const std::string& name : options.metrics)
-    add_metric(make_metric(name, loss_.ignore_index()));
+    : Model(net, amp::LossOfBatch::of(std::move(loss), net, options.amp.step.policy), optimizer,
+            options) {}
+
+Model::Model(nn::Module& net, const amp::LossOfBatch& loss, optim::Optimizer& optimizer,
+             const ModelOptions& options)
+    : step_(amp::build_train_network(net, loss, optimizer, options.amp)),
+      loss_(loss.with_regions(net, options.amp.step.policy)) {
+  add_metrics(options.metrics);
   if (options.graph) step_.set_execution(graph::captured(net));
 }
 
 Model::Model(amp::TrainStep step, amp::LossFunction eval_loss,
              const std::vector<std::string>& metrics)
-    : loss_(std::move(eval_loss)), step_(std::move(step)) {
+    : step_(std::move(step)),
+      loss_(amp::LossOfBatch::of(std::move(eval_loss), net(), step_.options().policy)) {
   check_arg(loss_ != nullptr, "Model", "the loss function of evaluation is null. Give one");
-  for (const std::string& name : metrics) add_metric(make_metric(name, loss_.ignore_index()));
+  add_metrics(metrics);
+}
+
+Model::Model(amp::TrainStep step, const amp::LossOfBatch& eval_loss,
+             const std::vector<std::string>& metrics)
+    : step_(std::move(step)), loss_(eval_loss.with_regions(net(), step_.options().policy)) {
+  check_arg(loss_ != nullptr, "Model", "the loss function of evaluation is null. Give one");
+  add_metrics(metrics);
+}
+
+void Model::add_metrics(const std::vector<std::string>& names) {
+  for (const std::string& name : names) add_metric(make_metric(name, loss_.ignore_index()));
 }
 
 void Model::add_metric(std::unique_ptr<Metric> metric) {
@@ -87,16 +104,26 @@ std::map<std::string, double> Model::eval(data::BatchSource& loader) {
   return values;
 }
 
+namespace {
+
+// The output that a metric reads, in f32.
+Tensor output_for(const Metric& metric, const Batch& batch) {
+  check_arg(batch.output.defined(), "Model", "the metric `", metric.name(),
+            "` reads the network's output, which the loss does not give. Set Batch::output in the "
+            "loss, or leave the metric out");
+  return batch.output.astype(DType::kF32);
+}
+
+}  // namespace
+
 void Model::evaluate_batch(const data::Batch& batch, std::span<Metric* const> metrics) {
-  check_batch(batch);
-  const Device device = net().device();
-  Tensor output = amp::forward_for(loss_, net(), batch.images.to(device), step_.options().policy);
+  Batch taken = step_batch_of(batch).to(net().device());
+  const amp::BatchLoss loss = loss_.of_batch(taken);
   // As in training: an Autocast region around the call applies to the network only.
   const amp::NoAutocast outside;
-  const amp::BatchLoss loss = loss_.of_batch(output, batch.labels.to(device));
-  const bool is_read = std::ranges::any_of(metrics, &Metric::reads_output);
-  output = is_read ? output.astype(DType::kF32) : Tensor();
+  Tensor output;
   for (Metric* metric : metrics) {
+    if (metric->reads_output() && !output.defined()) output = output_for(*metric, taken);
     metric->update(metric->reads_output() ? output : Tensor(), batch.labels, loss);
   }
 }
@@ -104,6 +131,12 @@ void Model::evaluate_batch(const data::Batch& batch, std::span<Metric* const> me
 Tensor Model::predict(const Tensor& input) {
   const nn::Inference inference(net());
   return amp::forward(net(), input.to(net().device()), step_.options().policy);
+}
+
+nn::Tensors Model::predict(const nn::Tensors& inputs) {
+  const nn::Inference inference(net());
+  const Batch batch = Batch{.inputs = inputs}.to(net().device());
+  return amp::forward(net(), batch.inputs, step_.options().policy);
 }
 
 }  // namespace mezzo::train

@@ -15,7 +15,7 @@
 #include <string>
 #include <vector>
 
-#include "mezzo/amp/train_step.h"
+#include "mezzo/amp/names/build_train_network.h"
 #include "mezzo/data/batch_source.h"
 #include "mezzo/train/callback.h"
 #include "mezzo/train/metrics.h"
@@ -60,9 +60,15 @@ class Model {
   // unknown metrics and levels.
   Model(nn::Module& net, amp::LossFunction loss, optim::Optimizer& optimizer,
         const ModelOptions& options = {});
+  // For a loss that is a function of a batch. Metrics that read an output get Batch::output, if the
+  // loss sets it; for a loss that does not, name only `loss`.
+  Model(nn::Module& net, const amp::LossOfBatch& loss, optim::Optimizer& optimizer,
+        const ModelOptions& options = {});
   // Wraps a step that was made by hand, for a network whose precision is already set. eval()
   // reports `eval_loss`.
   Model(amp::TrainStep step, amp::LossFunction eval_loss,
+        const std::vector<std::string>& metrics = {"loss", "accuracy"});
+  Model(amp::TrainStep step, const amp::LossOfBatch& eval_loss,
         const std::vector<std::string>& metrics = {"loss", "accuracy"});
 
   // Trains for that many epochs from the loader's position on; an epoch that has already begun is
@@ -96,6 +102,8 @@ class Model {
   // another thread uses the network, even for predict(): all threads share the mode, and the call
   // that ends first would restore it while the other still runs.
   Tensor predict(const Tensor& input);
+  // The results of a network with several inputs or results.
+  nn::Tensors predict(const nn::Tensors& inputs);
 
   // Adds a user's metric. Throws ArgumentError if the name is taken.
   void add_metric(std::unique_ptr<Metric> metric);
@@ -108,11 +116,12 @@ class Model {
   amp::TrainStep& train_step() { return step_; }
 
  private:
+  void add_metrics(const std::vector<std::string>& names);
   void try_batches(data::BatchSource& loader, std::span<Metric* const> metrics);
   void evaluate_batch(const data::Batch& batch, std::span<Metric* const> metrics);
 
-  amp::LossFunction loss_;
   amp::TrainStep step_;
+  amp::LossOfBatch loss_;  // of evaluations
   std::vector<std::unique_ptr<Metric>> metrics_;
 };
 

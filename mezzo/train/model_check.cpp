@@ -55,14 +55,14 @@ void check_counted(std::span<Metric* const> metrics) {
 
 }  // namespace
 
-void check_batch(const data::Batch& batch) {
-  check_arg(batch.images.defined() && batch.labels.defined(), "Model", "a batch has no ",
-            batch.images.defined() ? "labels" : "images",
-            ", and the loss needs both. Give the source two tensors, or write your own loop");
-  check_arg(batch.more.empty(), "Model", "a batch has ", batch.more.size(),
-            batch.more.size() == 1 ? " tensor" : " tensors",
-            " besides images and labels, which fit() and eval() would not use. Leave them out, or "
-            "read them in your own loop");
+Batch step_batch_of(const data::Batch& batch) {
+  check_arg(batch.images.defined(), "Model",
+            "a batch has no images. Give the source the network's inputs");
+  Batch result{.inputs = {batch.images}};
+  result.inputs.insert(result.inputs.end(), batch.more.begin(), batch.more.end());
+  if (batch.labels.defined()) result.labels.push_back(batch.labels);
+  result.labels.insert(result.labels.end(), batch.more_labels.begin(), batch.more_labels.end());
+  return result;
 }
 
 void Model::try_batches(data::BatchSource& loader, std::span<Metric* const> metrics) {

@@ -3,8 +3,7 @@
 #include <unordered_map>
 
 #include "mezzo/nn/freeze.h"
-#include "mezzo/optim/adam.h"
-#include "mezzo/optim/sgd.h"
+#include "mezzo/train/optimizer_names.h"
 
 namespace mezzo::train {
 namespace {
@@ -32,40 +31,39 @@ Groups groups_of(nn::Module& net, const std::vector<RateOf>& rates) {
   return groups;
 }
 
-template <class Optimizer, class Options>
-std::unique_ptr<optim::Optimizer> make_grouped(const Groups& params,
-                                               const std::vector<RateOf>& rates,
-                                               const Options& options) {
-  std::vector<optim::Group<Options>> groups;
-  for (const auto& group : params) groups.push_back({group, options});
-  for (std::size_t i = 1; i < groups.size(); ++i) groups[i].options.lr = rates[i - 1].lr;
-  return std::make_unique<Optimizer>(groups);
+// The settings that the optimizer reads; its other options keep their defaults.
+template <class Options>
+Options options_from(const OptimizerOptions& said) {
+  Options options;
+  options.lr = said.lr;
+  options.weight_decay = said.weight_decay;
+  if constexpr (requires { options.momentum; }) options.momentum = said.momentum;
+  if constexpr (requires { options.nesterov; }) options.nesterov = said.nesterov;
+  if constexpr (requires { options.beta1; }) {
+    options.beta1 = said.beta1;
+    options.beta2 = said.beta2;
+  }
+  if constexpr (requires { options.eps; }) options.eps = said.eps;
+  return options;
 }
 
-std::unique_ptr<optim::Optimizer> make_of_kind(const Groups& groups, const OptimizerOptions& o) {
-  switch (o.kind) {
-    case OptimizerKind::kSgd:
-      return make_grouped<optim::Sgd>(groups, o.lr_of,
-                                      optim::SgdOptions{.lr = o.lr,
-                                                        .momentum = o.momentum,
-                                                        .weight_decay = o.weight_decay,
-                                                        .nesterov = o.nesterov});
-    case OptimizerKind::kAdam:
-      return make_grouped<optim::Adam>(groups, o.lr_of,
-                                       optim::AdamOptions{.lr = o.lr,
-                                                          .beta1 = o.beta1,
-                                                          .beta2 = o.beta2,
-                                                          .eps = o.eps,
-                                                          .weight_decay = o.weight_decay});
-    case OptimizerKind::kAdamW:
-      return make_grouped<optim::AdamW>(groups, o.lr_of,
-                                        optim::AdamWOptions{.lr = o.lr,
-                                                            .beta1 = o.beta1,
-                                                            .beta2 = o.beta2,
-                                                            .eps = o.eps,
-                                                            .weight_decay = o.weight_decay});
-  }
-  return nullptr;
+template <class Row>
+std::unique_ptr<optim::Optimizer> make_of_row(const Row& /*row*/, const Groups& params,
+                                              const OptimizerOptions& said) {
+  using Options = typename Row::Options;
+  std::vector<optim::Group<Options>> groups;
+  for (const auto& group : params) groups.push_back({group, options_from<Options>(said)});
+  for (std::size_t i = 1; i < groups.size(); ++i) groups[i].options.lr = said.lr_of[i - 1].lr;
+  return std::make_unique<typename Row::Optimizer>(groups);
+}
+
+std::unique_ptr<optim::Optimizer> make_of_kind(const Groups& groups, const OptimizerOptions& said) {
+  std::unique_ptr<optim::Optimizer> made;
+  const auto make_if_meant = [&](const auto& row) {
+    if (row.kind == said.kind) made = make_of_row(row, groups, said);
+  };
+  std::apply([&](const auto&... rows) { (make_if_meant(rows), ...); }, kOptimizerTable);
+  return made;
 }
 
 }  // namespace
@@ -81,13 +79,12 @@ GroupedOptimizer make_optimizer(nn::Module& net, const OptimizerOptions& options
 }
 
 std::string describe(const OptimizerOptions& options) {
-  std::string text;
-  if (options.kind == OptimizerKind::kSgd) {
-    text = concat("SGD, momentum ", options.momentum, options.nesterov ? " (Nesterov's)" : "");
-  } else {
-    text = concat(options.kind == OptimizerKind::kAdam ? "Adam" : "AdamW", ", betas ",
-                  options.beta1, " and ", options.beta2, ", eps ", options.eps);
-  }
+  const OptimizerInfo& info = info_of(options.kind);
+  std::string text = info.title;
+  if (info.momentum.has_value()) text += concat(", momentum ", options.momentum);
+  if (info.nesterov.has_value() && options.nesterov) text += " (Nesterov's)";
+  if (info.betas.has_value()) text += concat(", betas ", options.beta1, " and ", options.beta2);
+  if (info.eps.has_value()) text += concat(", eps ", options.eps);
   if (options.weight_decay > 0) text += concat(", decay ", options.weight_decay);
   if (options.accumulate > 1) text += concat(", batches in ", options.accumulate, " parts");
   if (options.clip.has_value()) text += concat(", gradients clipped to ", *options.clip);

@@ -27,7 +27,7 @@ struct GroupedOptimizer {
 // is left without trainable parameters, and for settings that the optimizer refuses.
 GroupedOptimizer make_optimizer(nn::Module& net, const OptimizerOptions& options);
 
-// `Adam, betas 0.9 and 0.999, eps 1e-08, decay 0.01`, for reports.
+// `Lion, betas 0.9 and 0.99, decay 0.01`, for reports.
 std::string describe(const OptimizerOptions& options);
 
 }  // namespace mezzo::train

@@ -14,6 +14,7 @@
 #include "mezzo/nn/inference.h"
 #include "mezzo/nn/loss.h"
 #include "mezzo/train/configuration.h"
+#include "mezzo/train/example.h"
 #include "mezzo/train/fine_tuning.h"
 #include "mezzo/train/metrics.h"
 #include "mezzo/train/model.h"
@@ -115,6 +116,7 @@ DataPair open_data(const std::string& spec, const data::OpenOptions& options) {
 }
 
 DataPair open_data(const RunOptions& options) {
+  check_reads_images(options);
   return open_data(options.data, {.image_size = options.image_size,
                                   .augment = options.augment,
                                   .bad_images = options.bad_images});
@@ -126,13 +128,28 @@ void set_class_weights(LossOptions& loss, const DataPair& data) {
   check_class_weights(loss, *data.test, "test");
 }
 
-std::unique_ptr<nn::Module> make_model(const RunOptions& options, const Shape& image_shape,
+namespace {
+
+models::ModelConfig config_of(const RunOptions& options, const Shape& example,
+                              std::int64_t classes) {
+  models::ModelConfig config{.zero_init_residual = options.zero_init_residual};
+  if (example.rank() == 1) {
+    config.tokens = example[0];
+    config.vocabulary = classes;
+  } else {
+    config.in_channels = example[0];
+    config.num_classes = classes;
+    config.image_size = example[1];
+  }
+  return config;
+}
+
+}  // namespace
+
+std::unique_ptr<nn::Module> make_model(const RunOptions& options, const Shape& example,
                                        std::int64_t classes) {
   manual_seed(options.seed);
-  auto net = models::create(options.model, {.in_channels = image_shape[0],
-                                            .num_classes = classes,
-                                            .image_size = image_shape[1],
-                                            .zero_init_residual = options.zero_init_residual});
+  auto net = models::create(options.model, config_of(options, example, classes));
   load_weights(*net, options.fine_tuning);
   nn::freeze(*net, options.fine_tuning.freeze);
   // Weights are drawn on the host, so that every device gets the same ones.
@@ -140,11 +157,11 @@ std::unique_ptr<nn::Module> make_model(const RunOptions& options, const Shape& i
   return net;
 }
 
-amp::Policy apply_precision(nn::Module& net, const RunOptions& options, const Shape& image_shape) {
+amp::Policy apply_precision(nn::Module& net, const RunOptions& options, const Shape& example) {
   amp::Policy policy = amp::apply_options(net, options.policy, options.precision);
   if (policy.rules == nullptr) return policy;
-  const Shape image{1, image_shape[0], image_shape[1], image_shape[2]};
-  for (const std::string& op : amp::make_plan(net, image, policy).named_without_calls(policy)) {
+  const amp::Plan plan = amp::make_plan(net, zero_examples(example, 1, net.device()), policy);
+  for (const std::string& op : plan.named_without_calls(policy)) {
     logging::warn_once(
         concat("[amp] ", options.model, " does not call `", op,
                "`: its rule changes nothing. `mezzo plan` shows what the model calls"));

@@ -145,12 +145,13 @@ struct EvaluateOptions {
 Evaluation evaluate(nn::Module& net, const data::Dataset& dataset, const EvaluateOptions& options);
 
 // Applies a run's precision options to a network and returns its policy. Warns once of operations
-// that the options name but the network does not call.
-amp::Policy apply_precision(nn::Module& net, const RunOptions& options, const Shape& image_shape);
+// that the options name but the network does not call. `example`: the shape of what the network
+// reads, as in ExampleKind.
+amp::Policy apply_precision(nn::Module& net, const RunOptions& options, const Shape& example);
 
-// The network that the options name, for images of that shape, with its initial weights loaded and
-// its frozen parts frozen.
-std::unique_ptr<nn::Module> make_model(const RunOptions& options, const Shape& image_shape,
+// The network that the options name, for examples of that shape, with its initial weights loaded
+// and its frozen parts frozen.
+std::unique_ptr<nn::Module> make_model(const RunOptions& options, const Shape& example,
                                        std::int64_t classes);
 
 }  // namespace mezzo::train

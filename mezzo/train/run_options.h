@@ -13,11 +13,13 @@
 #include "mezzo/data/loader.h"
 #include "mezzo/data/readable.h"
 #include "mezzo/distributed/process_group.h"
+#include "mezzo/train/optimizer_table.h"
 #include "mezzo/train/schedule.h"
 
 namespace mezzo::train {
 
-// How gradients are scaled. By default f16 scales dynamically and bf16 not at all.
+// How gradients are scaled. By default, dtypes of a narrow range scale dynamically, others not at
+// all.
 struct LossScaling {
   enum class Kind : std::uint8_t { kDefault, kNone, kDynamic, kStatic };
   Kind kind = Kind::kDefault;
@@ -39,8 +41,6 @@ struct CheckpointingOptions {
   bool resume = false;     // resume from the newest sound one, if any
 };
 
-enum class OptimizerKind : std::uint8_t { kSgd, kAdam, kAdamW };
-
 // The learning rate of the parameters that a pattern names; see nn::parameters_matching().
 struct RateOf {
   std::string pattern{};
@@ -49,15 +49,16 @@ struct RateOf {
   bool operator==(const RateOf&) const = default;
 };
 
-// The optimizer and its settings. Settings that a kind does not read are ignored.
+// The optimizer and its settings. Settings that a kind does not read are ignored; OptimizerInfo
+// says which those are.
 struct OptimizerOptions {
   OptimizerKind kind = OptimizerKind::kSgd;
   double lr = 0.01;
-  double momentum = 0.9;  // for SGD
-  bool nesterov = false;  // for SGD with momentum
-  double beta1 = 0.9;     // for Adam and AdamW
-  double beta2 = 0.999;   // likewise
-  double eps = 1e-8;      // likewise
+  double momentum = 0.9;
+  bool nesterov = false;  // needs a momentum
+  double beta1 = 0.9;
+  double beta2 = 0.999;
+  double eps = 1e-8;
   double weight_decay = 0;
   std::vector<RateOf> lr_of{};  // if two name the same parameter, the later one applies
   // The number of parts into which a batch is split and whose gradients are added up: micro_batches
@@ -66,7 +67,8 @@ struct OptimizerOptions {
   std::optional<double> clip{};  // max_grad_norm of amp::TrainStepOptions
 };
 
-// The default settings of a kind: PyTorch's; for SGD, those above.
+// The default settings of a kind: those of its options, which are the field's; but SGD has a
+// momentum of 0.9.
 OptimizerOptions usual_options(OptimizerKind kind);
 
 // How the learning rate changes during a run; see Schedule.
@@ -124,6 +126,8 @@ struct RunOptions {
   // Height and width to which images are resized. 0: the data set's own size; for generated input,
   // which has none, the model's usual size.
   std::int64_t image_size = 0;
+  // The length of sequences, for models that read tokens. 0: the model's usual.
+  std::int64_t tokens = 0;
   OptimizerOptions optimizer{};
   ScheduleOptions schedule{};
   WatchOptions watch{};

@@ -21,9 +21,15 @@ std::unique_ptr<amp::GradientStatistics> make_statistics(nn::Module& net,
                                             .activations = options.activation_gradients});
 }
 
-nn::CrossEntropyLoss training_loss(const LossOptions& options, Device device) {
-  return nn::CrossEntropyLoss({.label_smoothing = options.label_smoothing,
-                               .class_weights = class_weights_of(options, device)});
+// The loss of classes, or of next tokens.
+amp::LossFunction loss_for(const Shape& example, CrossEntropyOptions options) {
+  if (example.rank() == 1) return nn::NextTokenLoss(std::move(options));
+  return nn::CrossEntropyLoss(std::move(options));
+}
+
+amp::LossFunction training_loss(const Shape& example, const RunOptions& options) {
+  return loss_for(example, {.label_smoothing = options.loss.label_smoothing,
+                            .class_weights = class_weights_of(options.loss, options.device)});
 }
 
 void recompute_matching(nn::Module& net, const std::vector<std::string>& patterns) {
@@ -44,13 +50,13 @@ void synchronize_norms(nn::Module& net, const RunOptions& options) {
 
 }  // namespace
 
-Trainer::Trainer(const RunOptions& options, const Shape& image_shape, std::int64_t classes,
+Trainer::Trainer(const RunOptions& options, const Shape& example, std::int64_t classes,
                  std::function<void(amp::StepPhase)> on_phase)
-    : net(make_model(options, image_shape, classes)),
-      policy(apply_precision(*net, options, image_shape)),
+    : net(make_model(options, example, classes)),
+      policy(apply_precision(*net, options, example)),
       statistics(make_statistics(*net, options)),
       optimizer(make_optimizer(*net, options.optimizer)),
-      model(amp::TrainStep(*net, training_loss(options.loss, options.device), *optimizer.optimizer,
+      model(amp::TrainStep(*net, training_loss(example, options), *optimizer.optimizer,
                            make_scaler(options.loss_scale, options.policy),
                            {.policy = policy,
                             .micro_batches = options.optimizer.accumulate,
@@ -58,7 +64,7 @@ Trainer::Trainer(const RunOptions& options, const Shape& image_shape, std::int64
                             .statistics = statistics.get(),
                             .processes = options.processes,
                             .on_phase = std::move(on_phase)}),
-            evaluation_loss(options.loss, options.device)) {
+            loss_for(example, {.class_weights = class_weights_of(options.loss, options.device)})) {
   recompute_matching(*net, options.recompute);
   synchronize_norms(*net, options);
   if (options.graph) model.train_step().set_execution(graph::captured(*net));

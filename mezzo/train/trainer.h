@@ -13,9 +13,10 @@
 
 namespace mezzo::train {
 
-// Network, optimizer and model of a run, for images of that shape.
+// Network, optimizer and model of a run, for examples of that shape: images or sequences of tokens,
+// as in ExampleKind.
 struct Trainer {
-  Trainer(const RunOptions& options, const Shape& image_shape, std::int64_t classes,
+  Trainer(const RunOptions& options, const Shape& example, std::int64_t classes,
           std::function<void(amp::StepPhase)> on_phase = {});
 
   std::unique_ptr<nn::Module> net;
@@ -28,7 +29,7 @@ struct Trainer {
 // The loss that is evaluated; unlike in training, its labels are not smoothed.
 nn::CrossEntropyLoss evaluation_loss(const LossOptions& options, Device device);
 
-// The number of images in a step, over all processes.
+// The number of images, or of sequences, in a step, over all processes.
 std::int64_t images_of_step(const RunOptions& options);
 
 }  // namespace mezzo::train

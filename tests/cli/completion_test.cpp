@@ -65,7 +65,8 @@ TEST_F(Completion, OffersTheOptionsOfACommand) {
 }
 
 TEST_F(Completion, OffersValues) {
-  EXPECT_THAT(offered({"train", "--optimizer", ""}), UnorderedElementsAre("sgd", "adam", "adamw"));
+  EXPECT_THAT(offered({"train", "--optimizer", ""}),
+              UnorderedElementsAre("sgd", "adam", "adamw", "lion", "rmsprop"));
   EXPECT_THAT(offered({"train", "--optimizer", "=", "adam"}), ElementsAre("adam", "adamw"));
   EXPECT_THAT(offered({"train", "--optimizer", "="}), Contains("sgd"));
   EXPECT_THAT(offered({"train", "--amp", "O2"}), UnorderedElementsAre("O2", "O2/bf16", "O2/f16"));

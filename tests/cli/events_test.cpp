@@ -92,6 +92,27 @@ TEST_F(Events, StartHasTheOptionsThatWereGiven) {
   EXPECT_EQ(bench["recompute"], Json({"layer?.?"}));
 }
 
+// Settings that the optimizer does not read are null, and the others have its defaults.
+TEST_F(Events, StartHasTheSettingsOfTheOptimizer) {
+  const auto start_of = [this](const std::string& optimizer) {
+    fs::remove(path("log"));
+    return events_of_run("train --model mlp --steps 1 --optimizer " + optimizer).front();
+  };
+  const Json lion = start_of("lion --weight-decay 0.1");
+  EXPECT_EQ(lion["optimizer"], "lion");
+  EXPECT_EQ(lion["lr"], 1e-4);
+  EXPECT_EQ(lion["betas"], Json::array({0.9, 0.99}));
+  EXPECT_EQ(lion["momentum"], nullptr);
+  EXPECT_EQ(lion["eps"], nullptr);
+  EXPECT_EQ(lion["weight_decay"], 0.1);
+  const Json rmsprop = start_of("rmsprop --momentum 0.5");
+  EXPECT_EQ(rmsprop["optimizer"], "rmsprop");
+  EXPECT_EQ(rmsprop["lr"], 0.01);
+  EXPECT_EQ(rmsprop["betas"], nullptr);
+  EXPECT_EQ(rmsprop["momentum"], 0.5);
+  EXPECT_EQ(rmsprop["eps"], 1e-8);
+}
+
 TEST_F(Events, StepsHaveTheScaleThatTheyUsed) {
   const std::vector<Json> events =
       events_of_run("train --model mlp --dtype f16 --lr 100 --steps 4 --batch-size 16");

@@ -277,6 +277,7 @@ Support supports_div_number(const KernelArgs& args) {
 }  // namespace
 
 extern const KernelList add = list(add_floats, add_integers);
+extern const KernelList add_residual{{{{"cpu_simd", vector_dtypes_only, add_floats}}}};
 extern const KernelList sub = list(sub_floats, sub_integers);
 extern const KernelList mul = list(mul_floats, mul_integers);
 extern const KernelList div{{{{"cpu_simd", vector_dtypes_only, div_floats}}}};

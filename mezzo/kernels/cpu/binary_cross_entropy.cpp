@@ -3,7 +3,7 @@
 #include <hwy/foreach_target.h>
 
 #include "mezzo/kernels/cpu/loops/layout.h"
-#include "mezzo/kernels/cpu/simd/math-inl.h"
+#include "mezzo/kernels/cpu/simd/functions-inl.h"
 #include "mezzo/kernels/kernel.h"
 
 HWY_BEFORE_NAMESPACE();
@@ -23,16 +23,6 @@ void loss(const KernelArgs& args, const Function& f) {
 // At least -100; NaN stays, where a maximum might drop it.
 HWY_INLINE F32Vec bounded(F32Vec log) {
   return hn::IfThenElse(hn::Lt(log, number(-100.0F)), number(-100.0F), log);
-}
-
-// log(1 + y) for y in [-1, 1]. The quotient restores the digits of y that 1 + y has lost: Kahan's
-// log1p, in Hewlett-Packard's "HP-15C advanced functions handbook", 1982.
-HWY_INLINE F32Vec log_of_one_plus(F32Vec y) {
-  const auto one = number(1.0F);
-  const auto sum = hn::Add(one, y);
-  const auto part = hn::Sub(sum, one);
-  const auto exact = hn::Mul(log(sum), hn::Div(y, part));
-  return hn::IfThenElse(hn::Eq(part, number(0.0F)), y, exact);
 }
 
 }  // namespace

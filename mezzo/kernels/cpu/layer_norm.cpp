@@ -6,8 +6,7 @@
 
 #include <hwy/foreach_target.h>
 
-#include "mezzo/kernels/cpu/loops/layout.h"
-#include "mezzo/kernels/cpu/simd/rows-inl.h"
+#include "mezzo/kernels/cpu/norm/row_sums-inl.h"
 #include "mezzo/kernels/kernel.h"
 #include "mezzo/kernels/rstd.h"
 #include "mezzo/ops/layer_norm_attrs.h"
@@ -15,33 +14,10 @@
 HWY_BEFORE_NAMESPACE();
 namespace mezzo::HWY_NAMESPACE {
 
-HWY_INLINE float sum_of_lanes(F32Vec v) { return hn::GetLane(hn::SumOfLanes(F32(), v)); }
-
-// A [normalized] input as f32, or a constant if it is absent.
-Tensor weights_of(const Tensor& values, std::int64_t size, double otherwise) {
-  return values.defined() ? kernels::dense(values, Format::kContiguous) : full({size}, otherwise);
-}
-
 struct RowStatistics {
   float mean;
   float rstd;
 };
-
-// Two sums over a row. `add` adds the terms of vector i to both of its vectors. These are added to
-// the totals after every block: a single f32 that sums thousands of terms loses the last ones.
-template <class Add>
-HWY_INLINE void sum_row(std::int64_t size, F32Vec& first, F32Vec& second, const Add& add) {
-  constexpr std::int64_t kBlock = 512;
-  first = second = hn::Zero(F32());
-  for (std::int64_t begin = 0; begin < size; begin += kBlock) {
-    auto a = hn::Zero(F32());
-    auto b = hn::Zero(F32());
-    for_row(std::min(kBlock, size - begin),
-            [&](std::int64_t i, auto part) HWY_ATTR { add(begin + i, part, a, b); });
-    first = hn::Add(first, a);
-    second = hn::Add(second, b);
-  }
-}
 
 // Two passes over the row. The second also sums x - mean, which would be 0 if the mean were exact,
 // and corrects mean and variance by it. So a mean of 1000 deviations, rounded while it was summed,
@@ -148,12 +124,6 @@ void grad_of_row(const GradRows<T>& t, std::int64_t row, float* grad_weight, flo
     const auto scaled = hn::Mul(load(grad + i, part), load(t.weight + i, part));
     const auto rest = hn::NegMulAdd(normal, mean_product, hn::Sub(scaled, mean_grad));
     store(hn::Mul(rest, rstd), grad_x + i, part);
-  });
-}
-
-void add_array(const float* from, float* to, std::int64_t size) {
-  for_row(size, [&](std::int64_t i, auto part) HWY_ATTR {
-    store(hn::Add(load(from + i, part), load(to + i, part)), to + i, part);
   });
 }
 

@@ -122,6 +122,7 @@ void run_div_number(const KernelArgs& args) {
 }  // namespace
 
 extern const KernelList add = floats_and_integers<Add>();
+extern const KernelList add_residual{{{{"cuda", float_dtypes_only, floats<Add>}}}};
 extern const KernelList sub = floats_and_integers<Sub>();
 extern const KernelList mul = floats_and_integers<Mul>();
 extern const KernelList div{{{{"cuda", float_dtypes_only, floats<Div>}}}};

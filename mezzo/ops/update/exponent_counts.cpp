@@ -67,7 +67,8 @@ std::optional<int> ExponentCounts::largest() const {
 }
 
 Rounded ExponentCounts::rounded_to(DType dtype, int shift) const {
-  check_arg(is_lower(dtype), "exponent_counts", dtype, " is not a 16-bit type. Use bf16 or f16");
+  check_arg(is_lower(dtype), "exponent_counts", dtype, " is not a 16-bit type. Use ",
+            lower_dtypes());
   // Beyond these shifts every normal number is outside the range of both types.
   const Bounds bounds = bounds_of(dtype, std::clamp(shift, -512, 512));
   const auto sum = [&](std::ptrdiff_t begin, std::ptrdiff_t end) {

@@ -32,8 +32,8 @@ Blocks blocks_of(const char* op, std::span<const Tensor> tensors) {
   for (std::size_t i = 0; i < tensors.size(); ++i) {
     const Tensor& tensor = tensors[i];
     if (!tensor.defined()) continue;
-    check_arg(tensor.dtype() == DType::kF32 || is_lower(tensor.dtype()), op, "tensor ", i, " is ",
-              tensor.dtype(), ", only f32, bf16 and f16 are supported. Use astype()");
+    check_arg(is_trainable(tensor.dtype()), op, "tensor ", i, " is ", tensor.dtype(), ", only ",
+              trainable_dtypes("and"), " are supported. Use astype()");
     check_arg(tensor.is_one_block(), op, "tensor ", i, " (", tensor,
               ") is not dense. Use contiguous()");
     if (result.blocks.empty()) result.device = tensor.device();

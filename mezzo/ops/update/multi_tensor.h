@@ -1,7 +1,7 @@
 // Operations on lists of gradients: checking, scaling and measuring all of them in one parallel
 // loop, however many tensors there are. All changes are in place and not recorded.
 //
-// Tensors are f32, bf16 or f16 and dense; undefined ones are skipped. Throws ArgumentError for
+// Tensors are f32 or in 16 bits, and dense; undefined ones are skipped. Throws ArgumentError for
 // others. Results do not depend on the number of threads.
 #pragma once
 

@@ -49,9 +49,8 @@ void check_fits(const char* op, std::size_t i, const Tensor& param, const Tensor
 }
 
 void check_param(const char* op, std::size_t i, const Tensor& param, const Tensor& grad) {
-  check_arg(param.defined() && (param.dtype() == DType::kF32 || is_lower(param.dtype())), op,
-            "parameter ", i, " is ", param,
-            ", only f32, bf16 and f16 are trained. Leave it out, or cast it");
+  check_arg(param.defined() && is_trainable(param.dtype()), op, "parameter ", i, " is ", param,
+            ", only ", trainable_dtypes("and"), " are trained. Leave it out, or cast it");
   check_fits(op, i, param, param, "value", param.dtype());
   const bool half_grad = grad.defined() && is_lower(param.dtype()) && grad.dtype() == param.dtype();
   check_fits(op, i, param, grad, "gradient", half_grad ? param.dtype() : DType::kF32);
@@ -297,8 +296,8 @@ void QueuedUpdate::drop() {
 }
 
 void refresh_master(const Tensor& param, const Tensor& master) {
-  check_arg(is_lower(param.dtype()), "refresh_master", "the parameter is ", param,
-            ", only one of bf16 or f16 has a master copy. Leave it out");
+  check_arg(is_lower(param.dtype()), "refresh_master", "the parameter is ", param, ", only one of ",
+            lower_dtypes(), " has a master copy. Leave it out");
   check_fits("refresh_master", 0, param, master, "master copy");
   flat::kernels_on(param.device())
       .refresh_master(param.address(), param.dtype(), floats(master), param.numel());

@@ -15,7 +15,7 @@
 
 namespace mezzo {
 
-// The additional state for updating a bf16 or f16 parameter; ignored for f32.
+// The additional state for updating a 16-bit parameter; ignored for f32.
 struct HalfUpdate {
   ParamUpdate rule = ParamUpdate::kMaster;
   Tensor master{};        // for kMaster: f32, initially the parameter
@@ -24,8 +24,8 @@ struct HalfUpdate {
       random{};  // for kStochastic: element i is rounded with the 16-bit number i from here
 };
 
-// One parameter's tensors, of one shape and dense in one format. The parameter is f32, bf16 or f16;
-// its gradient is f32, or in the parameter's dtype; state is f32.
+// One parameter's tensors, of one shape and dense in one format. The parameter is f32 or in 16
+// bits; its gradient is f32, or in the parameter's dtype; state is f32.
 struct UpdateTensors {
   Tensor param{};
   Tensor grad{};

@@ -1,3 +1,5 @@
+#include "mezzo/amp/names/build_train_network.h"
+
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 

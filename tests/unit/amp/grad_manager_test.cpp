@@ -1,4 +1,4 @@
-#include "mezzo/amp/grad_manager.h"
+#include "mezzo/amp/names/grad_manager.h"
 
 #include <limits>
 

@@ -10,6 +10,8 @@
 #include <gtest/gtest.h>
 
 #include "mezzo/amp/grad_scaler.h"
+#include "mezzo/amp/names/loss_scale_manager.h"
+#include "mezzo/amp/names/oneflow_scalers.h"
 #include "mezzo/ops/arithmetic.h"
 #include "mezzo/ops/reduce.h"
 #include "mezzo/optim/sgd.h"

@@ -8,6 +8,7 @@
 #include "mezzo/models/model.h"
 #include "mezzo/ops/losses.h"
 #include "mezzo/optim/sgd.h"
+#include "tests/unit/small_models.h"
 
 namespace mezzo::amp {
 namespace {
@@ -60,7 +61,7 @@ TEST_P(EveryModel, GradientsReachEveryParameterAtEveryLevel) {
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(Models, EveryModel, testing::ValuesIn(models::names()),
+INSTANTIATE_TEST_SUITE_P(Models, EveryModel, testing::ValuesIn(test::small_image_model_names()),
                          [](const auto& test) { return test.param; });
 
 // The losses of some steps on one batch.

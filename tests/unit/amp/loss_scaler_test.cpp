@@ -1,4 +1,4 @@
-#include "mezzo/amp/loss_scaler.h"
+#include "mezzo/amp/names/loss_scaler.h"
 
 #include <cmath>
 #include <limits>
@@ -8,7 +8,8 @@
 
 #include "mezzo/amp/autocast.h"
 #include "mezzo/amp/grad_scaler.h"
-#include "mezzo/amp/loss_scale_manager.h"
+#include "mezzo/amp/names/loss_scale_manager.h"
+#include "mezzo/amp/names/oneflow_scalers.h"
 #include "tests/unit/message_of.h"
 #include "tests/unit/special_values.h"
 

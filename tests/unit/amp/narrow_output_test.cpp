@@ -2,6 +2,7 @@
 // memory.
 #include <gtest/gtest.h>
 
+#include "mezzo/amp/names/build_train_network.h"
 #include "mezzo/amp/train_step.h"
 #include "mezzo/core/allocator.h"
 #include "mezzo/core/cpu.h"

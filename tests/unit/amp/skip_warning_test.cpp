@@ -5,6 +5,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "mezzo/amp/names/loss_scale_manager.h"
 #include "mezzo/amp/train_step.h"
 #include "mezzo/ops/arithmetic.h"
 #include "mezzo/ops/reduce.h"

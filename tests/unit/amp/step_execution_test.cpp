@@ -10,11 +10,10 @@ namespace {
 // Copies from lvalues, const or not.
 TEST(StepExecution, IsCopied) {
   int runs = 0;
-  StepExecution made(
-      [&runs](const StepBody& body, const StepMode&, const Tensor& input, const Tensor& labels) {
-        ++runs;
-        body(input, labels);
-      });
+  StepExecution made([&runs](const StepBody& body, const StepMode&, std::span<const Tensor> batch) {
+    ++runs;
+    body(batch);
+  });
   // NOLINTBEGIN(performance-unnecessary-copy-initialization): copies are what is tested
   StepExecution copy = made;
   const StepExecution fixed = copy;
@@ -23,9 +22,10 @@ TEST(StepExecution, IsCopied) {
   EXPECT_FALSE(assigned);
   assigned = copy;
   int bodies = 0;
-  const StepBody body = [&bodies](const Tensor&, const Tensor&) { ++bodies; };
+  const StepBody body = [&bodies](std::span<const Tensor>) { ++bodies; };
+  const Tensor batch[] = {zeros({1}), zeros({1})};
   for (const StepExecution& execution : {made, copy, StepExecution(fixed), assigned}) {
-    execution(body, StepMode(), zeros({1}), zeros({1}));
+    execution(body, StepMode(), batch);
   }
   EXPECT_EQ(runs, 4);
   EXPECT_EQ(bodies, 4);

@@ -10,6 +10,8 @@
 
 #include "mezzo/amp/gradient_statistics.h"
 #include "mezzo/amp/half_parameters.h"
+#include "mezzo/amp/names/loss_scale_manager.h"
+#include "mezzo/amp/names/oneflow_scalers.h"
 #include "mezzo/ops/arithmetic.h"
 #include "mezzo/ops/reduce.h"
 #include "mezzo/optim/adam.h"

@@ -11,6 +11,13 @@ namespace {
 
 using enum DType;
 
+TEST(DType, ListsForMessagesComeFromTheTable) {
+  EXPECT_EQ(lower_dtypes(), "bf16 or f16");
+  EXPECT_EQ(lower_dtypes("and"), "bf16 and f16");
+  EXPECT_EQ(trainable_dtypes(), "f32, bf16 or f16");
+  EXPECT_EQ(trainable_dtypes("and"), "f32, bf16 and f16");
+}
+
 TEST(DType, NamesParseBack) {
   for (const DType dtype : kAllDTypes) {
     EXPECT_EQ(parse_dtype(name_of(dtype)), dtype);

@@ -204,5 +204,31 @@ TEST(TensorBatches, RefuseWhatDoesNotFit) {
       testing::HasSubstr("too large to be counted"));
 }
 
+TEST(TensorBatches, HaveAnyNumberOfInputsAndLabels) {
+  const Tensor a = from_values<float>({0, 1, 2}, {3, 1});
+  const Tensor b = from_values<float>({10, 11, 12}, {3});
+  const Tensor c = from_values<std::int64_t>({7, 8, 9}, {3});
+  TensorBatches source({a, b}, {c, b, a}, {.batch_size = 1, .shuffle = false});
+  Batch batch;
+  ASSERT_TRUE(source.next(batch));
+  ASSERT_TRUE(source.next(batch));
+  EXPECT_EQ(batch.images.item(), 1);
+  ASSERT_EQ(batch.more.size(), 1U);
+  EXPECT_EQ(batch.more[0].item(), 11);
+  EXPECT_EQ(batch.labels.item(), 8);
+  ASSERT_EQ(batch.more_labels.size(), 2U);
+  EXPECT_EQ(batch.more_labels[0].item(), 11);
+  EXPECT_EQ(batch.more_labels[1].item(), 1);
+  TensorBatches unlabelled(std::vector<Tensor>{a, b}, std::vector<Tensor>{});
+  ASSERT_TRUE(unlabelled.next(batch));
+  EXPECT_FALSE(batch.labels.defined());
+  EXPECT_THAT(message_of([&] { TensorBatches(std::vector<Tensor>{}, {c}); }),
+              testing::HasSubstr("there are no inputs"));
+  EXPECT_THAT(message_of([&] {
+                TensorBatches({a, b}, {c, zeros({2})});
+              }),
+              testing::HasSubstr("there are 3 inputs, and further labels 1 has 2 rows"));
+}
+
 }  // namespace
 }  // namespace mezzo::data

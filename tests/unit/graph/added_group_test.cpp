@@ -6,6 +6,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "mezzo/amp/names/build_train_network.h"
 #include "mezzo/amp/train_step.h"
 #include "mezzo/graph/compile.h"
 #include "mezzo/graph/train_step.h"

@@ -5,6 +5,7 @@
 
 #include <gtest/gtest.h>
 
+#include "mezzo/amp/names/build_train_network.h"
 #include "mezzo/nn/loss.h"
 #include "tests/unit/graph/fake_recorder.h"
 #include "tests/unit/graph/twins.h"

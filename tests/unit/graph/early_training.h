@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "mezzo/amp/half_parameters.h"
+#include "mezzo/amp/names/build_train_network.h"
 #include "mezzo/amp/train_step.h"
 #include "mezzo/core/random.h"
 #include "mezzo/graph/compile.h"
@@ -72,15 +73,14 @@ struct EarlyTraining {
     if (how == EarlyMode::kInTheEnd) compile.passes.disabled = {"update_in_backward"};
     compiled.emplace(
         [this](std::span<const Tensor> batch) {
-          (*body)(batch[0], batch[1]);
+          (*body)(batch);
           return std::vector<Tensor>{};
         },
         compile);
     step.set_execution([this](const amp::StepBody& now, const amp::StepMode& now_in,
-                              const Tensor& input, const Tensor& labels) {
+                              std::span<const Tensor> batch) {
       body = &now;
       mode = now_in.scaling;
-      const Tensor batch[] = {input, labels};
       (*compiled)(batch);
     });
   }

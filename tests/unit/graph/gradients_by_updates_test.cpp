@@ -8,6 +8,7 @@
 
 #include <gtest/gtest.h>
 
+#include "mezzo/amp/names/build_train_network.h"
 #include "mezzo/kernels/cpu/gemm/tiles.h"
 #include "mezzo/ops/dispatcher/dispatch.h"
 #include "mezzo/optim/adam.h"

@@ -5,6 +5,7 @@
 
 #include "mezzo/amp/gradient_statistics.h"
 #include "mezzo/amp/half_parameters.h"
+#include "mezzo/amp/names/build_train_network.h"
 #include "mezzo/ops/cast.h"
 #include "mezzo/ops/reduce.h"
 #include "mezzo/optim/adam.h"

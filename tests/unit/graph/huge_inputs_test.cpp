@@ -4,6 +4,7 @@
 #include <limits>
 
 #include "mezzo/amp/grad_scaler.h"
+#include "mezzo/amp/names/build_train_network.h"
 #include "mezzo/nn/container.h"
 #include "mezzo/nn/group_norm.h"
 #include "mezzo/nn/layer_norm.h"

@@ -4,6 +4,7 @@
 
 #include <gtest/gtest.h>
 
+#include "mezzo/amp/names/build_train_network.h"
 #include "mezzo/amp/train_step.h"
 #include "mezzo/core/cpu.h"
 #include "mezzo/core/random.h"
@@ -246,10 +247,9 @@ TEST(MemoryPlan, NoTwoLivingBlocksOverlap) {
       optimizer, {.level = "O2", .dtype = DType::kBf16});
   Program program;
   step.set_execution(
-      [&](const amp::StepBody& body, const amp::StepMode&, const Tensor& x, const Tensor& y) {
-        const Tensor batch[] = {x, y};
+      [&](const amp::StepBody& body, const amp::StepMode&, std::span<const Tensor> batch) {
         const auto call = [&](std::span<const Tensor> in) {
-          body(in[0], in[1]);
+          body(in);
           return std::vector<Tensor>{};
         };
         program = capture(call, batch);

@@ -2,8 +2,12 @@
 #include <algorithm>
 #include <string>
 
+#include "mezzo/models/gpt.h"
 #include "mezzo/models/model.h"
+#include "mezzo/nn/loss.h"
+#include "mezzo/optim/adam.h"
 #include "tests/unit/graph/twins.h"
+#include "tests/unit/small_models.h"
 
 namespace mezzo::graph {
 namespace {
@@ -41,7 +45,28 @@ TEST(ResNet20InBf16, HasTheBitsOfEagerModeOverThreeSteps) {
   twins.expect_same_state();
 }
 
-INSTANTIATE_TEST_SUITE_P(Zoo, EveryModel, testing::ValuesIn(models::names()),
+std::unique_ptr<models::Gpt> small_gpt() {
+  return std::make_unique<models::Gpt>(
+      models::GptOptions{.vocabulary = 11, .positions = 8, .layers = 2, .heads = 2, .width = 16});
+}
+
+// With dropout, in f32 and in 16 bits.
+TEST(SmallGpt, HasTheBitsOfEagerModeOverFourSteps) {
+  for (const char* level : {"O0", "auto", "O2"}) {
+    SCOPED_TRACE(level);
+    Twins<nn::Module, optim::AdamW> twins(small_gpt, optim::AdamWOptions{.lr = 0.01},
+                                          {.level = level, .dtype = DType::kBf16}, std::nullopt,
+                                          nn::NextTokenLoss());
+    for (std::int64_t i = 0; i < 4; ++i) {
+      const Tensor tokens = from_values<std::int64_t>({i, 1, 2, i + 3, 4, 5 + i}, {2, 3});
+      const Tensor next = from_values<std::int64_t>({1, 2, 3, 4, 5 + i, 7}, {2, 3});
+      ASSERT_TRUE(std::isfinite(twins.step({tokens, next}).loss)) << "step " << i;
+    }
+    twins.expect_same_state();
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Zoo, EveryModel, testing::ValuesIn(test::small_image_model_names()),
                          [](const auto& model) { return model.param; });
 
 }  // namespace

@@ -8,6 +8,7 @@
 #include <gtest/gtest.h>
 
 #include "mezzo/amp/autocast.h"
+#include "mezzo/amp/names/build_train_network.h"
 #include "mezzo/core/allocator.h"
 #include "mezzo/core/cpu.h"
 #include "mezzo/graph/compile.h"

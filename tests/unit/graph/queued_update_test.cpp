@@ -6,6 +6,8 @@
 #include <gtest/gtest.h>
 
 #include "mezzo/amp/buffer_snapshot.h"
+#include "mezzo/amp/names/build_train_network.h"
+#include "mezzo/amp/names/oneflow_scalers.h"
 #include "mezzo/optim/adam.h"
 #include "mezzo/optim/lion.h"
 #include "mezzo/optim/rmsprop.h"

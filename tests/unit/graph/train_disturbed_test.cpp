@@ -68,7 +68,8 @@ struct Interrupted : std::runtime_error {
 // A hook makes a captured step be captured again, and this one interrupts the capture.
 class Interrupt final : public nn::ForwardHook {
  public:
-  Tensor around(nn::Module& /*module*/, const Tensor& /*x*/, const Forward& /*forward*/) override {
+  nn::Tensors around(nn::Module& /*module*/, const nn::Tensors& /*inputs*/,
+                     const Forward& /*forward*/) override {
     throw Interrupted();
   }
 };

@@ -4,6 +4,7 @@
 #include "mezzo/amp/autocast.h"
 #include "mezzo/amp/gradient_statistics.h"
 #include "mezzo/amp/module_precision.h"
+#include "mezzo/amp/names/build_train_network.h"
 #include "mezzo/nn/container.h"
 #include "mezzo/nn/dropout.h"
 #include "mezzo/nn/recompute.h"

@@ -7,6 +7,7 @@
 
 #include <gtest/gtest.h>
 
+#include "mezzo/amp/names/build_train_network.h"
 #include "mezzo/core/random.h"
 #include "mezzo/graph/train_step.h"
 #include "mezzo/optim/sgd.h"

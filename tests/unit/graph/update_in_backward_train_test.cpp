@@ -13,6 +13,7 @@
 #include <gtest/gtest.h>
 
 #include "mezzo/amp/gradient_statistics.h"
+#include "mezzo/amp/names/build_train_network.h"
 #include "mezzo/amp/train_step.h"
 #include "mezzo/graph/compile.h"
 #include "mezzo/graph/graph.h"

@@ -5,6 +5,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "mezzo/amp/names/oneflow_scalers.h"
 #include "mezzo/graph/text.h"
 #include "mezzo/nn/linear.h"
 #include "mezzo/ops/matmul.h"

@@ -27,6 +27,7 @@
 #include "mezzo/ops/softmax.h"
 #include "tests/unit/data/temp_folder.h"
 #include "tests/unit/interchange/onnx_model.h"
+#include "tests/unit/small_models.h"
 
 namespace mezzo::interchange {
 namespace {
@@ -77,7 +78,7 @@ TEST_P(EveryModel, IsSoundForOnnxAndKeepsItsState) {
   EXPECT_THAT(checked_output(model), ElementsAre("N", std::to_string(config.num_classes)));
 }
 
-INSTANTIATE_TEST_SUITE_P(Models, EveryModel, testing::ValuesIn(models::names()),
+INSTANTIATE_TEST_SUITE_P(Models, EveryModel, testing::ValuesIn(test::small_image_model_names()),
                          [](const auto& test) { return test.param; });
 
 // A layer and its transpose share a weight, which is in the file once.

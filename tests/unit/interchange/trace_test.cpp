@@ -30,12 +30,12 @@ TEST(Trace, HasEveryCallWithItsModule) {
 TEST(Trace, FollowsTensorsFromCallToCall) {
   const auto net = models::create("mlp", {.in_channels = 1, .image_size = 8});
   const Trace trace = trace_forward(*net, zeros({2, 1, 8, 8}));
-  const Tensor* last = &trace.input;
+  const Tensor* last = trace.inputs.data();
   for (const TracedCall& call : trace.calls) {
     EXPECT_EQ(call.inputs[0].impl(), last->impl()) << call.op->name;
     last = call.outputs.data();
   }
-  EXPECT_EQ(trace.output.impl(), last->impl());
+  EXPECT_EQ(trace.outputs[0].impl(), last->impl());
   EXPECT_EQ(trace.calls[1].inputs[1].impl(), net->state()[0].tensor.impl());
 }
 

@@ -9,6 +9,7 @@
 #include "mezzo/core/random.h"
 #include "mezzo/nn/loss.h"
 #include "mezzo/ops/dispatcher/grad_mode.h"
+#include "tests/unit/small_models.h"
 
 namespace mezzo::models {
 namespace {
@@ -21,9 +22,25 @@ std::vector<std::string> state_names(const nn::Module& model) {
   return names;
 }
 
-// The largest images that a network processes cheaply.
+// The largest images, or sequences, that a network processes cheaply.
 ModelConfig small_config(const std::string& name) {
-  return {.in_channels = 2, .num_classes = 5, .image_size = name == "lenet5" ? 28 : 16};
+  ModelConfig config{.in_channels = 2, .num_classes = 5, .image_size = name == "lenet5" ? 28 : 16};
+  if (usual_config(name).is_for_tokens()) {
+    config.tokens = 4;
+    config.vocabulary = 5;
+  }
+  return config;
+}
+
+Tensor example_of(const ModelConfig& config, std::int64_t n) {
+  if (config.is_for_tokens()) return ones({n, config.tokens}, DType::kI64);
+  return randn({n, config.in_channels, config.image_size, config.image_size});
+}
+
+// The loss of a batch of two, whatever the network reads.
+Tensor loss_of(const ModelConfig& config, const Tensor& logits) {
+  if (config.is_for_tokens()) return nn::NextTokenLoss()(logits, example_of(config, 2));
+  return nn::CrossEntropyLoss()(logits, from_values<std::int64_t>({1, 4}, {2}));
 }
 
 class EveryModel : public testing::TestWithParam<std::string> {};
@@ -32,10 +49,9 @@ TEST_P(EveryModel, GradientsReachEveryParameterAndEvaluationChangesNothing) {
   manual_seed(1);
   const ModelConfig config = small_config(GetParam());
   const auto model = create(GetParam(), config);
-  const Tensor x = randn({2, 2, config.image_size, config.image_size});
-  const Tensor logits = (*model)(x);
-  EXPECT_EQ(logits.shape(), (Shape{2, 5}));
-  nn::CrossEntropyLoss()(logits, from_values<std::int64_t>({1, 4}, {2})).backward();
+  const Tensor logits = (*model)(example_of(config, 2));
+  EXPECT_EQ(logits.shape(), config.is_for_tokens() ? Shape({2, 4, 5}) : Shape({2, 5}));
+  loss_of(config, logits).backward();
   for (const NamedTensor& parameter : model->named_parameters()) {
     ASSERT_TRUE(parameter.tensor.grad().defined()) << parameter.name;
     EXPECT_EQ(parameter.tensor.grad().shape(), parameter.tensor.shape()) << parameter.name;
@@ -46,14 +62,14 @@ TEST_P(EveryModel, GradientsReachEveryParameterAndEvaluationChangesNothing) {
   model->eval();
   std::vector<std::uint64_t> versions;
   for (const NamedTensor& entry : model->state()) versions.push_back(entry.tensor.version());
-  EXPECT_EQ((*model)(ones({1, 2, config.image_size, config.image_size})).shape(), (Shape{1, 5}));
+  EXPECT_EQ((*model)(example_of(config, 1)).size(0), 1);
   for (std::size_t i = 0; const NamedTensor& entry : model->state()) {
     EXPECT_EQ(entry.tensor.version(), versions[i++]) << entry.name;
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(Models, EveryModel, testing::ValuesIn(names()),
-                         [](const auto& test) { return test.param; });
+INSTANTIATE_TEST_SUITE_P(Models, EveryModel, testing::ValuesIn(test::small_model_names()),
+                         [](const auto& test) { return test::identifier_of(test.param); });
 
 TEST(Create, SeedFixesTheNetwork) {
   const auto first_weight = [](std::uint64_t seed) {
@@ -94,7 +110,8 @@ TEST(Create, ErrorsSayWhatIsPossible) {
   } catch (const ArgumentError& error) {
     EXPECT_STREQ(error.what(),
                  "[model] there is no model `resnet19`. Choose one of lenet5, mlp, resnet20, "
-                 "resnet18, resnet34, resnet50, resnet101, resnet50_cifar");
+                 "resnet18, resnet34, resnet50, resnet101, resnet50_cifar, vit_ti_16, vit_s_16, "
+                 "vit_b_16, gpt-tiny, gpt2, gpt2-medium, gpt2-large, gpt2-xl");
   }
   EXPECT_THROW(create("lenet5", {.image_size = 64}), ArgumentError);
   EXPECT_THROW(create("mlp", {.num_classes = 0}), ArgumentError);

@@ -201,9 +201,9 @@ TEST(Module, RegistrationRefusesWhatCannotBeNamed) {
 // Doubles the input and counts its calls.
 class DoublingHook : public ForwardHook {
  public:
-  Tensor around(Module& module, const Tensor& x, const Forward& forward) override {
+  Tensors around(Module& module, const Tensors& inputs, const Forward& forward) override {
     seen.push_back(module.path());
-    return forward(x + x);
+    return forward({inputs[0] + inputs[0]});
   }
   std::vector<std::string> seen;
 };
@@ -222,9 +222,9 @@ TEST(Module, HookSurroundsTheForwardPass) {
 TEST(Module, AHookMayTakeItselfAway) {
   class Once final : public ForwardHook {
    public:
-    Tensor around(Module& module, const Tensor& x, const Forward& forward) override {
+    Tensors around(Module& module, const Tensors& inputs, const Forward& forward) override {
       module.remove_forward_hook(this);
-      return forward(x + x);
+      return forward({inputs[0] + inputs[0]});
     }
   };
   Scale scale(5);
@@ -251,9 +251,9 @@ TEST(Module, HooksNestAndMustExist) {
   class Noting final : public ForwardHook {
    public:
     Noting(std::vector<int>& order, int number) : order_(order), number_(number) {}
-    Tensor around(Module& /*module*/, const Tensor& x, const Forward& forward) override {
+    Tensors around(Module& /*module*/, const Tensors& inputs, const Forward& forward) override {
       order_.push_back(number_);
-      return forward(x);
+      return forward(inputs);
     }
 
    private:

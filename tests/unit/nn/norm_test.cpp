@@ -8,6 +8,7 @@
 #include "mezzo/nn/container.h"
 #include "mezzo/nn/group_norm.h"
 #include "mezzo/nn/layer_norm.h"
+#include "mezzo/nn/rms_norm.h"
 #include "mezzo/ops/arithmetic.h"
 #include "mezzo/ops/reduce.h"
 #include "mezzo/ops/relu.h"
@@ -102,9 +103,9 @@ TEST(BatchNorm, StatisticsStayF32BesideBf16) {
 TEST(BatchNorm, FusedFormsEnterTheModule) {
   class PathHook : public ForwardHook {
    public:
-    Tensor around(Module&, const Tensor& x, const Forward& forward) override {
+    Tensors around(Module&, const Tensors& inputs, const Forward& forward) override {
       path = current_module_path();
-      return forward(x);
+      return forward(inputs);
     }
     std::string path;
   };
@@ -211,6 +212,27 @@ TEST(InstanceNorm2d, NormalisesEveryImage) {
                 layer(ones({4, 2}));
               }),
               HasSubstr("[InstanceNorm2d] x must be [n, c, h, w]"));
+}
+
+TEST(RmsNorm, StateIsPyTorchs) {
+  const RmsNorm layer(4);
+  EXPECT_THAT(names_of(layer.state()), ElementsAre("weight"));
+  EXPECT_THAT(layer.weight().to_vector<float>(), Each(1));
+  EXPECT_EQ(RmsNorm({2, 4}, {.affine = false}).parameter_count(), 0);
+}
+
+TEST(RmsNorm, DividesByTheRootOfTheMeanSquare) {
+  RmsNorm layer(2, {.eps = 0});
+  fill(layer.weight(), 5);
+  const float root = std::sqrt(12.5F);
+  const Tensor y = layer(from_values({3.0F, 4.0F}, {1, 2}));
+  EXPECT_THAT(y.to_vector<float>(),
+              Pointwise(FloatNear(4 * kTolerance), Floats{15 / root, 20 / root}));
+}
+
+TEST(RmsNorm, RefusesSizesThatAreNotPositive) {
+  EXPECT_THROW(RmsNorm(0), ArgumentError);
+  EXPECT_THROW(RmsNorm(Shape{}), ArgumentError);
 }
 
 }  // namespace

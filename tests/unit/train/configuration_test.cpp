@@ -234,36 +234,30 @@ TEST(CheckConfiguration, EarlierVersionsHadPlainSgd) {
       HasSubstr("started with --freeze (not given), not conv1."));
 }
 
+using Names = std::vector<std::string>;
+Names& frozen_parts(RunOptions& options) { return options.fine_tuning.freeze; }
+Names& kept_in_f32(RunOptions& options) { return options.precision.keep_float32; }
+Names& lowered_parts(RunOptions& options) { return options.precision.lower; }
+
 TEST(CheckConfiguration, TheOrderOfNamesMeansNothing) {
-  using Field = std::vector<std::string>& (*)(RunOptions&);
-  const std::pair<const char*, Field> fields[] = {
-      {"--freeze", [](RunOptions & o) -> auto& {return o.fine_tuning.freeze;
-}
-}  // namespace
-, {"--keep-f32", [](RunOptions& o) -> auto& {return o.precision.keep_float32;
-}  // namespace mezzo::train
-}
-, {
-  "--lower", [](RunOptions & o) -> auto& { return o.precision.lower; }
-}
-}
-;
-for (const auto& [name, names] : fields) {
-  RunOptions begun, reversed, other;
-  names(begun) = {"b", "a"};
-  names(reversed) = {"a", "b", "a"};
-  names(other) = {"a"};
-  EXPECT_EQ(configuration_of(begun).at(name), "a,b");
-  EXPECT_NO_THROW(resumes(begun, reversed)) << name;
-  EXPECT_NO_THROW(resumes(reversed, begun)) << name;
-  EXPECT_THROW(resumes(begun, other), ArgumentError) << name;
-  // In the format of earlier versions.
-  Configuration earlier = configuration_of(begun);
-  earlier[name] = "b,a,";
-  io::Checkpoint checkpoint;
-  add_configuration(checkpoint, earlier);
-  EXPECT_NO_THROW(check_configuration(checkpoint, configuration_of(reversed))) << name;
-}
+  const std::pair<const char*, Names& (*)(RunOptions&)> fields[] = {
+      {"--freeze", frozen_parts}, {"--keep-f32", kept_in_f32}, {"--lower", lowered_parts}};
+  for (const auto& [name, names] : fields) {
+    RunOptions begun, reversed, other;
+    names(begun) = {"b", "a"};
+    names(reversed) = {"a", "b", "a"};
+    names(other) = {"a"};
+    EXPECT_EQ(configuration_of(begun).at(name), "a,b");
+    EXPECT_NO_THROW(resumes(begun, reversed)) << name;
+    EXPECT_NO_THROW(resumes(reversed, begun)) << name;
+    EXPECT_THROW(resumes(begun, other), ArgumentError) << name;
+    // In the format of earlier versions.
+    Configuration earlier = configuration_of(begun);
+    earlier[name] = "b,a,";
+    io::Checkpoint checkpoint;
+    add_configuration(checkpoint, earlier);
+    EXPECT_NO_THROW(check_configuration(checkpoint, configuration_of(reversed))) << name;
+  }
 }
 
 // Whether the option is given now or was given before.

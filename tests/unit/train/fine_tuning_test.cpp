@@ -75,9 +75,6 @@ RunOptions fine_tuning_run(OptimizerKind kind, bool graph) {
   return options;
 }
 
-const std::vector<OptimizerKind> kAllKinds{OptimizerKind::kSgd, OptimizerKind::kAdam,
-                                           OptimizerKind::kAdamW};
-
 TEST(FineTuningRun, FrozenPartsStayBitForBitAndTheRestMoves) {
   const DataPair data = few_digits();
   for (const bool graph : {false, true}) {
@@ -95,16 +92,16 @@ TEST(FineTuningRun, FrozenPartsStayBitForBitAndTheRestMoves) {
 // With clipping the update is one piece; without it, it is spread over the backward pass.
 TEST(FineTuningRun, GraphModeHasTheBitsOfEagerMode) {
   const DataPair data = few_digits();
-  for (const OptimizerKind kind : kAllKinds) {
+  for (const OptimizerInfo& info : optimizers()) {
     for (const bool clips : {true, false}) {
       const auto train_in = [&](bool graph) {
-        RunOptions options = fine_tuning_run(kind, graph);
+        RunOptions options = fine_tuning_run(info.kind, graph);
         if (!clips) options.optimizer.clip.reset();
         return train_on(options, data);
       };
       const Trained eager = train_in(false);
       const Trained graph = train_in(true);
-      EXPECT_EQ(eager.state, graph.state) << name_of(kind) << " " << clips;
+      EXPECT_EQ(eager.state, graph.state) << info.name << " " << clips;
       for (std::size_t i = 0; i < eager.steps.size(); ++i) {
         EXPECT_EQ(eager.steps[i].report.loss, graph.steps[i].report.loss);
         EXPECT_EQ(eager.steps[i].report.grad_norm, graph.steps[i].report.grad_norm);
@@ -116,17 +113,17 @@ TEST(FineTuningRun, GraphModeHasTheBitsOfEagerMode) {
 
 TEST(FineTuningRun, InTwoPartsItIsTheUnbrokenRun) {
   const DataPair data = few_digits();
-  for (const OptimizerKind kind : kAllKinds) {
+  for (const OptimizerInfo& info : optimizers()) {
     for (const bool graph : {false, true}) {
       const data::TempFolder folder;
-      RunOptions options = fine_tuning_run(kind, graph);
+      RunOptions options = fine_tuning_run(info.kind, graph);
       options.schedule.kind = ScheduleKind::kConstant;  // independent of the run's length
       const State whole = train_on(options, data).state;
       options.checkpoints = {.folder = folder.path("run"), .resume = true};
       options.steps = 3;
       train_on(options, data);
       options.steps = 4;
-      EXPECT_EQ(train_on(options, data).state, whole) << name_of(kind) << " " << graph;
+      EXPECT_EQ(train_on(options, data).state, whole) << info.name << " " << graph;
       options.fine_tuning.freeze.pop_back();
       EXPECT_THAT(message_of<ArgumentError>([&] { train_on(options, data); }),
                   HasSubstr("started with --freeze bn1,conv1,layer1.*,layer2.0.bn?,"));

@@ -57,13 +57,12 @@ TEST(FitCheck, TakesWhatCanBeTrained) {
   EXPECT_EQ(training.model.fit(2, loader, {.steps = 4}).steps, 4);
 }
 
-// Batches with tensors that fit() would ignore or lack, in training and in validation.
+// Batches with tensors that the network does not take or the loss lacks, in training and in
+// validation.
 TEST(FitCheck, BatchesOfOtherThanTwoTensors) {
   const Tensor inputs = ones({64, 2});
   const Tensor labels = zeros({64}, DType::kI64);
-  const std::string_view has_more =
-      "[Model] a batch has 1 tensor besides images and labels, which fit() and eval() would not "
-      "use. Leave them out, or read them in your own loop";
+  const std::string_view has_more = "the network takes one input, not 2";
   for (const std::int64_t batch_size : {16, 24}) {
     const data::TensorBatchesOptions options{.batch_size = batch_size};
     data::TensorBatches two(inputs, labels, options);
@@ -73,8 +72,9 @@ TEST(FitCheck, BatchesOfOtherThanTwoTensors) {
     nn::Linear net(2, 3);
     CheckedFit training(net);
     EXPECT_THAT(training.refusal(three), HasSubstr(has_more));
-    EXPECT_THAT(training.refusal(four), HasSubstr("a batch has 2 tensors besides"));
-    EXPECT_THAT(training.refusal(one), HasSubstr("[Model] a batch has no labels"));
+    EXPECT_THAT(training.refusal(four), HasSubstr("the network takes one input, not 3"));
+    EXPECT_THAT(training.refusal(one),
+                HasSubstr("takes one tensor of labels, and the batch has 0"));
     EXPECT_THAT(training.refusal(two, {.validation = &three}), HasSubstr(has_more));
     EXPECT_THAT(message_of<ArgumentError>([&] { training.model.eval(three); }),
                 HasSubstr(has_more));

@@ -30,13 +30,40 @@ TEST(UsualOptions, AreThoseOfPyTorch) {
   }
 }
 
-TEST(ParseOptimizer, KnowsTheNamesThatItGives) {
-  for (const OptimizerKind kind :
-       {OptimizerKind::kSgd, OptimizerKind::kAdam, OptimizerKind::kAdamW}) {
-    EXPECT_EQ(parse_optimizer(name_of(kind)), kind);
-    EXPECT_THAT(optimizer_names(), HasSubstr(name_of(kind)));
+TEST(UsualOptions, AreThoseOfTheOptimizer) {
+  EXPECT_EQ(usual_options(OptimizerKind::kSgd).momentum, 0.9);
+  const OptimizerOptions lion = usual_options(OptimizerKind::kLion);
+  EXPECT_EQ(lion.lr, 1e-4);
+  EXPECT_EQ(lion.beta2, 0.99);
+  const OptimizerOptions rmsprop = usual_options(OptimizerKind::kRmsProp);
+  EXPECT_EQ(rmsprop.lr, 0.01);
+  EXPECT_EQ(rmsprop.momentum, 0);
+}
+
+TEST(Optimizers, AreInTheOrderOfTheirKinds) {
+  for (const OptimizerInfo& info : optimizers()) {
+    EXPECT_EQ(&info_of(info.kind), &info) << info.name;
+    EXPECT_EQ(usual_options(info.kind).kind, info.kind);
   }
-  EXPECT_EQ(optimizer_names(), "sgd, adam and adamw");
+}
+
+TEST(Optimizers, ReadWhatTheirOptionsHave) {
+  EXPECT_TRUE(info_of(OptimizerKind::kSgd).nesterov.has_value());
+  EXPECT_FALSE(info_of(OptimizerKind::kSgd).betas.has_value());
+  EXPECT_TRUE(info_of(OptimizerKind::kLion).betas.has_value());
+  EXPECT_FALSE(info_of(OptimizerKind::kLion).eps.has_value());
+  EXPECT_TRUE(info_of(OptimizerKind::kRmsProp).momentum.has_value());
+  EXPECT_FALSE(info_of(OptimizerKind::kRmsProp).nesterov.has_value());
+}
+
+TEST(ParseOptimizer, KnowsTheNamesThatItGives) {
+  for (const OptimizerInfo& info : optimizers()) {
+    EXPECT_EQ(parse_optimizer(info.name), info.kind);
+    EXPECT_STREQ(name_of(info.kind), info.name);
+  }
+  EXPECT_EQ(optimizer_names(), "sgd, adam, adamw, lion and rmsprop");
+  EXPECT_EQ(optimizer_names([](const OptimizerInfo& info) { return info.betas.has_value(); }),
+            "adam, adamw and lion");
   EXPECT_FALSE(parse_optimizer("Adam").has_value());
 }
 
@@ -44,7 +71,9 @@ TEST(MakeOptimizer, MakesTheKind) {
   const auto net = small_lenet();
   const std::pair<OptimizerKind, std::string> kinds[] = {{OptimizerKind::kSgd, "Sgd"},
                                                          {OptimizerKind::kAdam, "Adam"},
-                                                         {OptimizerKind::kAdamW, "AdamW"}};
+                                                         {OptimizerKind::kAdamW, "AdamW"},
+                                                         {OptimizerKind::kLion, "Lion"},
+                                                         {OptimizerKind::kRmsProp, "RMSprop"}};
   for (const auto& [kind, name] : kinds) {
     const GroupedOptimizer made = make_optimizer(*net, usual_options(kind));
     EXPECT_EQ(made.optimizer->name(), name);
@@ -107,6 +136,8 @@ TEST(Describe, NamesWhatTheOptimizerReads) {
             "AdamW, betas 0.9 and 0.999, eps 1e-08, decay 0.01, batches in 4 parts, gradients "
             "clipped to 1.5, rate of fc 0.1");
   EXPECT_EQ(describe({.nesterov = true}), "SGD, momentum 0.9 (Nesterov's)");
+  EXPECT_EQ(describe(usual_options(OptimizerKind::kLion)), "Lion, betas 0.9 and 0.99");
+  EXPECT_EQ(describe(usual_options(OptimizerKind::kRmsProp)), "RMSprop, momentum 0, eps 1e-08");
 }
 
 }  // namespace

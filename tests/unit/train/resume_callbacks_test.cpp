@@ -8,6 +8,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "mezzo/amp/names/loss_scale_manager.h"
 #include "mezzo/core/random.h"
 #include "mezzo/train/early_stopping.h"
 #include "mezzo/train/moving_average.h"

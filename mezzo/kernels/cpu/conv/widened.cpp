@@ -5,6 +5,7 @@
 
 #include "mezzo/core/math.h"
 #include "mezzo/core/parallel.h"
+#include "mezzo/kernels/cpu/loops/cache_sizes.h"
 #include "mezzo/kernels/cpu/onednn/onednn.h"
 
 namespace mezzo::kernels::conv {
@@ -21,9 +22,9 @@ Tensor images_of(const Tensor& batch, std::int64_t begin, std::int64_t end) {
 
 // The number of parts, of about equal size, in which a batch is computed.
 std::int64_t parts_of(const Tensor& from, const Tensor& to) {
-  // Bytes of copies per thread: its second-level cache plus its share of the last one. Parts of 4
-  // MB are as fast, but show in a step's peak memory.
-  constexpr std::int64_t kBytes = 3 << 20;
+  // Bytes of copies per thread: its second-level cache plus its part of the third. Parts of 4 MB
+  // are as fast, but show in a step's peak memory.
+  constexpr std::int64_t kBytes = kCachesWithTiles.second + kCachesWithTiles.third_part;
   const std::int64_t copies =
       (from.numel() + to.numel()) * static_cast<std::int64_t>(sizeof(float));
   const std::int64_t most = kBytes * num_threads();

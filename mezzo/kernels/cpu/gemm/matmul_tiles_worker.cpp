@@ -4,15 +4,15 @@
 
 #include "mezzo/core/math.h"
 #include "mezzo/kernels/cpu/gemm/tiles-inl.h"
+#include "mezzo/kernels/cpu/loops/cache_sizes.h"
 
 namespace mezzo::kernels::matmul_tiles {
 namespace {
 
 // The size of a copy of the second operand that stays in the second-level cache while rows stream
-// past. That is half of the 2 MB that CPUs with tiles have, and a quarter of the cache of those
-// with dot products.
+// past.
 constexpr std::int64_t chunk_bytes(Bf16Unit unit) {
-  return (unit == Bf16Unit::kTiles ? 1024 : 256) << 10;
+  return unit == Bf16Unit::kTiles ? kCachesWithTiles.second / 2 : kCachesWithVectors.second / 4;
 }
 
 // Points the strip to tiles that were copied for `blocks` blocks, or to a part of them.
@@ -80,8 +80,8 @@ std::int64_t blocks_of_run(const Operand& op) {
 // cache. Otherwise columns are copied anew for every group of rows, so the group has to be large.
 Worker::Size chunk_of(Bf16Unit unit, const Operand& first, std::int64_t blocks,
                       const Worker::Size& area) {
-  constexpr std::int64_t kFewRows = std::int64_t{512} << 10;
-  constexpr std::int64_t kManyRows = std::int64_t{2} << 20;
+  constexpr std::int64_t kFewRows = kCachesWithTiles.second / 4;
+  constexpr std::int64_t kManyRows = kCachesWithTiles.second;
   const std::int64_t pair = 2 * blocks * kTileBytes;
   const std::int64_t columns = std::clamp<std::int64_t>(chunk_bytes(unit) / pair, 1, area.columns);
   const std::int64_t bytes = columns == area.columns ? kFewRows : kManyRows;

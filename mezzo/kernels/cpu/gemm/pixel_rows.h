@@ -6,6 +6,7 @@
 
 #include "mezzo/core/half.h"
 #include "mezzo/kernels/cpu/gemm/tiles.h"
+#include "mezzo/kernels/cpu/loops/cache_sizes.h"
 #include "mezzo/kernels/cpu/norm/norm_arrays.h"
 #include "mezzo/kernels/cpu/norm/norm_sums.h"
 
@@ -15,7 +16,7 @@ namespace mezzo::kernels::pixels {
 // that a tile takes.
 inline constexpr std::int64_t kBlock = 32;
 // The bytes of the weight that are read for every strip; they stay in the second-level cache.
-inline constexpr std::int64_t kChunkBytes = 512 << 10;
+inline constexpr std::int64_t kChunkBytes = kCachesWithTiles.second / 4;
 
 using Unit = Bf16Unit;
 

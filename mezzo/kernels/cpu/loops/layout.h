@@ -46,7 +46,7 @@ bool visit_vector_dtype(DType dtype, Function&& function) {
   return true;
 }
 
-inline bool is_vector_dtype(DType dtype) { return dtype == DType::kF32 || is_lower(dtype); }
+inline bool is_vector_dtype(DType dtype) { return is_trainable(dtype); }
 
 // `supports` of vector kernels whose inputs and outputs are all floating-point.
 inline Support vector_dtypes_only(const KernelArgs& args) {

@@ -2,6 +2,7 @@
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "mezzo/kernels/cpu/optim/multi_tensor.cpp"
 #include <atomic>
+#include <bit>
 
 #include <hwy/foreach_target.h>
 
@@ -16,13 +17,14 @@ namespace mezzo::HWY_NAMESPACE {
 
 using flat::Block;
 
-// The bits of the smallest positive f32 that rounds to infinity in T.
+// The bits of the smallest positive f32 that rounds to infinity in T: the largest number, and half
+// a unit in its last place.
 template <class T>
-constexpr std::int32_t kInfinityBits = 0x7f800000;
-template <>
-constexpr std::int32_t kInfinityBits<BFloat16> = 0x7f7f8000;
-template <>
-constexpr std::int32_t kInfinityBits<Float16> = 0x477ff000;  // 65520
+constexpr std::int32_t kInfinityBits =
+    std::bit_cast<std::int32_t>(static_cast<float>(max_of(kDTypeOf<T>))) +
+    (static_cast<std::int32_t>(epsilon_of(kDTypeOf<T>) * 0x1p23) + 1) / 2;
+static_assert(kInfinityBits<float> == 0x7f800000 && kInfinityBits<BFloat16> == 0x7f7f8000 &&
+              kInfinityBits<Float16> == 0x477ff000);
 
 using I32 = hn::RebindToSigned<F32>;
 

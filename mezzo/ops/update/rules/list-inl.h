@@ -8,20 +8,21 @@
 //   SlotNames, RuleList and kLeastState
 //
 // A rule is a type with
-//   kName        the operation's name in messages and profiles
-//   kSlots       how many f32 numbers of state there are for each number of a parameter, at most
-//   kMostSlots kSlotNames   what checkpoints call them Factors      floats that are the same for
-//   all parameters of a step, at most kMostFactors Own          floats that each parameter has of
-//   its own, at most kMostOwn apply(param, grad, slots, own, factors), which changes param and
-//   slots. The loss scale is taken out of the
-//                gradient, and it is clipped.
+//   kName       the operation's name in messages and profiles
+//   kSlots      how many f32 numbers of state each number of a parameter has, at most kMostSlots
+//   kSlotNames  what checkpoints call them
+//   Factors     floats that are the same for all parameters of a step, at most kMostFactors
+//   Own         floats that each parameter has of its own, at most kMostOwn
+//   apply(param, grad, slots, own, factors), which changes param and slots; the loss scale is taken
+//               out of the gradient, and it is clipped
 //
-// Number is a number or a vector of them. Each operation is rounded once, so that devices agree: +
-// - * /, and
+// Number is a number or a vector of them. Each operation is rounded once, so that devices agree:
+// + - * /, and
 //   fma(a, b, c)            a * b + c
 //   minus_product(v, a, b)  v - a * b
-//   decayed(d, p, g)        g + d * p, and g where d is 0: 0 times an infinite parameter would be a
-//   NaN zero_below(least, v)    0 where |v| < least; a NaN stays at_least_zero(v), sqrt(v), sign(v)
+//   decayed(d, p, g)        g + d * p, and g where d is 0: 0 times an infinity would be a NaN
+//   zero_below(least, v)    0 where |v| < least; a NaN stays
+//   at_least_zero(v), sqrt(v), sign(v)
 #include "mezzo/ops/update/rules/adam-inl.h"
 #include "mezzo/ops/update/rules/lion-inl.h"
 #include "mezzo/ops/update/rules/rmsprop-inl.h"

@@ -8,6 +8,7 @@
 #include "mezzo/core/tensor.h"
 #include "mezzo/kernels/cpu/gemm/tile_sums-inl.h"
 #include "mezzo/kernels/cpu/gemm/tiles.h"
+#include "mezzo/kernels/cpu/loops/cache_sizes.h"
 
 namespace mezzo::kernels::direct_narrow {
 
@@ -42,7 +43,7 @@ constexpr std::int64_t kMostTiles = 4;   // tiles of sums at once
 
 // The number of result rows whose copied input stays in the first-level cache.
 std::int64_t band_of(const Plan& plan) {
-  constexpr std::int64_t kBytes = 24 << 10;
+  constexpr std::int64_t kBytes = kCachesWithTiles.first / 2;
   const Problem& p = plan.problem;
   const std::int64_t fitting = kBytes / 2 / plan.line();
   return std::clamp<std::int64_t>(fitting - p.kernel.h + 1, 1, p.y.h);

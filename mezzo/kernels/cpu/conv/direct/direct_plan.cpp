@@ -3,6 +3,7 @@
 #include <utility>
 
 #include "mezzo/core/math.h"
+#include "mezzo/kernels/cpu/loops/cache_sizes.h"
 
 namespace mezzo::kernels::direct {
 namespace {
@@ -10,8 +11,9 @@ namespace {
 constexpr std::int64_t kBytes = 2;  // per element
 // Channels of a panel: 34 pixels of three rows, which a 3x3 kernel reads for a strip, are 13 KB.
 constexpr std::int64_t kPanel = 64;
-constexpr std::int64_t kWeightBytes = 768 << 10;
-constexpr std::int64_t kBandBytes = 512 << 10;
+// A weight and a band of pixels share the second-level cache.
+constexpr std::int64_t kWeightBytes = kCachesWithTiles.second * 3 / 8;
+constexpr std::int64_t kBandBytes = kCachesWithTiles.second / 4;
 // Columns whose sums for a strip stay in the first-level cache beside a panel's pixels.
 constexpr std::int64_t kColumnsWithSums = 128;
 

@@ -2,23 +2,14 @@
 
 #include <algorithm>
 
-#include <unistd.h>
-
 #include "mezzo/core/math.h"
 #include "mezzo/kernels/cpu/conv/tap_axis.h"
+#include "mezzo/kernels/cpu/loops/cache_sizes.h"
 
 namespace mezzo::kernels::grad_weight {
 namespace {
 
 constexpr std::int64_t kElement = 4;  // bytes of an element of a panel
-
-std::int64_t second_level_cache() {
-  static const std::int64_t kBytes = [] {
-    const long found = sysconf(_SC_LEVEL2_CACHE_SIZE);
-    return found > 0 ? static_cast<std::int64_t>(found) : std::int64_t{1} << 20;
-  }();
-  return kBytes;
-}
 
 }  // namespace
 

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "mezzo/core/math.h"
+#include "mezzo/kernels/cpu/loops/cache_sizes.h"
 
 namespace mezzo::kernels::planar {
 namespace {
@@ -40,7 +41,8 @@ void GradWeightPlan::choose_parts() {
 }
 
 void GradWeightPlan::choose_blocks() {
-  constexpr std::int64_t kMostElements = std::int64_t{1} << 17;  // half of a second-level cache
+  constexpr std::int64_t kMostElements =
+      kCachesWithVectors.second / 2 / static_cast<std::int64_t>(sizeof(float));
   in_block = std::clamp<std::int64_t>(kMostElements / x_channel, 1, problem.in_channels);
   // Even, because two channels of 16 bits are read at once.
   if (in_block > 1 && in_block < problem.in_channels) in_block -= in_block % 2;

@@ -1,6 +1,7 @@
 #include "mezzo/kernels/cpu/conv/winograd/winograd_plan.h"
 
 #include "mezzo/core/math.h"
+#include "mezzo/kernels/cpu/loops/cache_sizes.h"
 
 namespace mezzo::kernels::winograd {
 namespace {
@@ -65,7 +66,7 @@ std::int64_t Convolution::tiles_at_a_time(int threads) const {
 }
 
 std::int64_t WeightGradient::parts() const {
-  constexpr std::int64_t kMostSumBytes = 640 << 10;  // about half of the cache
+  constexpr std::int64_t kMostSumBytes = kCachesWithVectors.second * 5 / 8;
   constexpr std::int64_t kFewestTiles = 128;  // so that reading and writing sums costs little
   constexpr std::int64_t kMost = 8;
   const std::int64_t sum_bytes = kPoints * in * out * static_cast<std::int64_t>(sizeof(float));
@@ -82,7 +83,7 @@ std::int64_t WeightGradient::tiles_at_a_time() const {
   const std::int64_t bytes = tile_bytes(in, out);
   const std::int64_t count = parts();
   if (count > 1) {
-    constexpr std::int64_t kBesideSums = 768 << 10;  // bytes, in the same cache
+    constexpr std::int64_t kBesideSums = kCachesWithVectors.second * 3 / 4;
     return equal_parts(ceil_div(tiling.tiles(), count), kBesideSums / bytes, 1);
   }
   // All threads meet at two barriers per group, so a group must be at least this large.

@@ -1,0 +1,77 @@
+#include "mezzo/amp/names/build_train_network.h"
+
+#include <algorithm>
+#include <optional>
+#include <utility>
+
+#include "mezzo/amp/level.h"
+#include "mezzo/amp/module_precision.h"
+#include "mezzo/core/log.h"
+
+namespace mezzo::amp {
+namespace {
+
+// The policy to set on the network; empty if the network stays as it is.
+std::optional<Policy> policy_for(Level level, const TrainNetworkOptions& options) {
+  const bool casts = level == Level::kO2 || level == Level::kO3;
+  const DType model_type = options.cast_model_type.value_or(casts ? options.dtype : DType::kF32);
+  const bool keeps = options.keep_batchnorm_fp32.value_or(level == Level::kO2);
+  // At O0 the dtype is not used.
+  check_arg(level == Level::kO0 || is_lower(options.dtype), "build_train_network", "dtype must be ",
+            lower_dtypes(), ", it is ", options.dtype);
+  check_arg(is_trainable(model_type), "build_train_network", "cast_model_type must be ",
+            trainable_dtypes(), ", it is ", model_type);
+  if (is_lower(model_type)) {
+    return Policy{.level = keeps ? Level::kO2 : Level::kO3,
+                  .lower = model_type,
+                  .keep_batchnorm_fp32 = keeps};
+  }
+  if (level == Level::kO2 && !keeps) {
+    return Policy{.level = Level::kO3, .lower = options.dtype, .keep_batchnorm_fp32 = false};
+  }
+  if (casts || level == Level::kO0) return std::nullopt;
+  // At these levels normalisations stay in f32, whatever keep_batchnorm_fp32 says.
+  return Policy{.level = level, .lower = options.dtype};
+}
+
+// The dtype that the network will compute in: f16 if any part of it does, since the scaling is for
+// its gradients. The caller's region is not known here.
+DType dtype_of(nn::Module& net, const std::optional<Policy>& to_be_set) {
+  const auto is_in_f16 = [](const nn::Module::NamedModule& part) {
+    const std::optional<Policy> own = policy_of(*part.module);
+    return own.has_value() && own->dtype() == DType::kF16;
+  };
+  const std::optional<Policy> policy = to_be_set.has_value() ? to_be_set : policy_of(net);
+  const DType whole = policy.has_value() ? policy->dtype() : DType::kF32;
+  return std::ranges::any_of(net.named_modules(), is_in_f16) ? DType::kF16 : whole;
+}
+
+LossScaleManager manager_for(Level level, DType dtype, const TrainNetworkOptions& options) {
+  if (options.loss_scale_manager.has_value()) return *options.loss_scale_manager;
+  if (dtype != DType::kF16) return {};
+  if (level == Level::kO2) return DynamicLossScaleManager();
+  logging::warn_once(concat("f16 at level ", name_of(level),
+                            " without loss scaling, which is this level's default: gradients under "
+                            "2^-24 are lost. Give a DynamicLossScaleManager"));
+  return {};
+}
+
+}  // namespace
+
+TrainStep build_train_network(nn::Module& net, LossFunction loss, optim::Optimizer& optimizer,
+                              const TrainNetworkOptions& options) {
+  return build_train_network(net, LossOfBatch::of(std::move(loss), net, options.step.policy),
+                             optimizer, options);
+}
+
+TrainStep build_train_network(nn::Module& net, const LossOfBatch& loss, optim::Optimizer& optimizer,
+                              const TrainNetworkOptions& options) {
+  const Level level = level_named(options.level, "build_train_network");
+  check_step_options(options.step);
+  const std::optional<Policy> policy = policy_for(level, options);
+  GradScaler scaler(manager_for(level, dtype_of(net, policy), options));
+  if (policy.has_value()) set_policy(net, *policy);
+  return {net, loss, optimizer, std::move(scaler), options.step};
+}
+
+}  // namespace mezzo::amp

@@ -1,0 +1,38 @@
+// What the network of a run reads: images or sequences of tokens.
+#pragma once
+
+#include <cstdint>
+
+#include "mezzo/data/dataset.h"
+#include "mezzo/train/run_options.h"
+
+namespace mezzo::train {
+
+// The shape of an example is [channels, height, width] of an image, or [tokens] of a sequence.
+struct ExampleKind {
+  Shape shape{};
+  std::int64_t classes = 0;  // of the labels: for tokens, the vocabulary
+
+  bool is_tokens() const { return shape.rank() == 1; }
+};
+
+// What the model of a run usually reads, with the image size or the number of tokens of the
+// options. Throws ArgumentError for an image size where the model reads tokens, and the reverse,
+// and for a model that does not exist.
+ExampleKind usual_example(const RunOptions& options);
+
+// Throws ArgumentError, saying what to do, if the model of a run reads tokens: data sets have
+// images.
+void check_reads_images(const RunOptions& options);
+
+// Zeros for n examples of that shape: f32 images, or i64 tokens.
+Tensor zero_examples(const Shape& shape, std::int64_t n, Device device);
+
+// n made-up examples with labels: normal pixels of classes in turn, or tokens in random order with
+// the tokens that follow them.
+data::Batch generated_batch(const ExampleKind& kind, std::int64_t n);
+
+// `images` or `sequences`.
+const char* name_of_examples(const Shape& shape);
+
+}  // namespace mezzo::train

@@ -1,0 +1,73 @@
+// Tests the commands with models that read tokens.
+#include <gmock/gmock.h>
+
+#include "tests/cli/command.h"
+
+namespace mezzo::cli_tests {
+namespace {
+
+using testing::HasSubstr;
+
+struct Tokens : Command {
+  Json event(const std::string& arguments, const char* kind) {
+    const Outcome outcome = run(arguments + " --json " + path("log"));
+    EXPECT_EQ(outcome.status, 0) << outcome.errors;
+    return events_of(read_events("log"), kind).front();
+  }
+};
+
+TEST_F(Tokens, BenchCountsSequencesAndTokens) {
+  const std::string bench =
+      "bench --model gpt-tiny --tokens 16 --batch-size 2 --steps 1 --warmup 1 --quiet";
+  const Outcome outcome = run(bench);
+  EXPECT_EQ(outcome.status, 0) << outcome.errors;
+  EXPECT_THAT(outcome.output, HasSubstr("gpt-tiny 16 tokens at O2/bf16, batch 2\n"));
+  EXPECT_THAT(outcome.output, HasSubstr(" sequences/s, "));
+  EXPECT_THAT(outcome.output, HasSubstr(" tokens/s\n"));
+  const Json start = event(bench, "start");
+  EXPECT_EQ(start["tokens"], 16);
+  EXPECT_FALSE(start.contains("image_size"));
+  const Json result = event(bench, "result");
+  EXPECT_DOUBLE_EQ(result["tokens_per_s"].get<double>(),
+                   16 * result["images_per_s"].get<double>());
+}
+
+// What the stream of the layers is computed in, and why.
+TEST_F(Tokens, PlanShowsTheResidualStream) {
+  const Json add = [&] {
+    const Outcome outcome = run("plan gpt-tiny --tokens 8 --json " + path("log"));
+    EXPECT_EQ(outcome.status, 0) << outcome.errors;
+    for (const Json& op : events_of(read_events("log"), "op")) {
+      if (op["op"] == "add_residual" && op["path"] == "h.1") return op;
+    }
+    return Json();
+  }();
+  EXPECT_EQ(add["dtype"], "f32");
+  EXPECT_EQ(add["rule"], "keep");
+  const Outcome graph = run("plan gpt-tiny --tokens 8 --graph");
+  EXPECT_EQ(graph.status, 0) << graph.errors;
+  EXPECT_THAT(graph.output, HasSubstr("on 2 sequences of 8 tokens\n"));
+}
+
+TEST_F(Tokens, CommandsSayWhatTheyNeed) {
+  for (const char* command :
+       {"train --model gpt-tiny --steps 1", "compare --model gpt-tiny", "eval --model gpt-tiny"}) {
+    const Outcome outcome = run(command);
+    EXPECT_EQ(outcome.status, 2) << command;
+    EXPECT_THAT(outcome.errors, HasSubstr("gpt-tiny reads tokens, and the data sets here"));
+  }
+  EXPECT_THAT(run("bench --model gpt-tiny --image-size 32").errors, HasSubstr("Use --tokens"));
+  EXPECT_THAT(run("plan lenet5 --tokens 32").errors, HasSubstr("Use --image-size"));
+}
+
+TEST_F(Tokens, VisionTransformersTrain) {
+  const std::string train =
+      "train --model vit_ti_16 --data shapes --batch-size 4 --steps 2 --quiet --save ";
+  const Outcome outcome = run(train + path("vit.safetensors"));
+  EXPECT_EQ(outcome.status, 0) << outcome.errors;
+  const Outcome eval = run("plan vit_ti_16 --image-size 32");
+  EXPECT_EQ(eval.status, 0) << eval.errors;
+}
+
+}  // namespace
+}  // namespace mezzo::cli_tests
