@@ -61,7 +61,9 @@ struct Strip {
 class ScoreTile {
  public:
   ScoreTile(const Problem& problem, Room& room) : problem_(problem) {
-    if (problem.attrs.drops()) factors_ = room.take(kTileKeys * kTilePitch);
+    if (!problem.attrs.drops()) return;
+    factors_ = room.take(kTileKeys * kTilePitch);
+    query_factors_ = room.take(kTileQueries * kTileKeys);
   }
 
   void set(const TilePlace& place) {
@@ -139,25 +141,38 @@ class ScoreTile {
     }
   }
 
-  // Query by query, since their words lie in that order.
+  // Words lie query by query, so factors are made in rows of queries and transposed.
   void set_factors() {
-    const kernels::attention::Problem& p = problem_;
-    const std::uint32_t threshold = p.attrs.as_dropout().threshold();
-    const auto kept = static_cast<float>(1 / (1 - p.attrs.dropout));
-    alignas(64) std::uint32_t words[std::max(kTileKeys, kPhiloxWords)];
-    for (std::int64_t i = 0; i < place_.queries; ++i) {
-      const std::uint64_t word = p.place.offset +
-                                 p.sizes.word(place_.sample, place_.head, place_.query + i) +
-                                 static_cast<std::uint64_t>(place_.key);
-      for (std::int64_t j = 0; j < place_.keys; j += 4 * lanes()) {
-        philox_words(p.place, (word + static_cast<std::uint64_t>(j)) / 4, words + j);
-      }
-      for (std::int64_t j = 0; j < place_.keys; ++j) {
-        factors_[j * kTilePitch + i] = words[j] >> 8 < threshold ? 0.0F : kept;
+    const std::int64_t width = round_up(place_.keys, kRowMultiple);
+    const std::int64_t count = round_up(place_.queries, kRowMultiple);
+    for (std::int64_t i = 0; i < place_.queries; ++i) set_query_factors(i);
+    std::fill(query_factors_ + place_.queries * kTileKeys, query_factors_ + count * kTileKeys,
+              0.0F);
+    for (std::int64_t i = 0; i < count; i += kRowMultiple) {
+      for (std::int64_t j = 0; j < width; j += kRowMultiple) {
+        transpose_square<kRowMultiple, kTilePitch>(query_factors_ + i * kTileKeys + j, kTileKeys,
+                                                   factors_ + j * kTilePitch + i);
       }
     }
-    for (std::int64_t i = place_.queries; i < vectors_ * lanes(); ++i) {
-      for (std::int64_t j = 0; j < place_.keys; ++j) factors_[j * kTilePitch + i] = 0;
+  }
+
+  void set_query_factors(std::int64_t i) {
+    const hn::RebindToSigned<F32> i32;
+    const U32 u32;
+    const std::uint64_t word = problem_.place.offset +
+                               problem_.sizes.word(place_.sample, place_.head, place_.query + i) +
+                               static_cast<std::uint64_t>(place_.key);
+    const auto threshold = static_cast<std::int32_t>(problem_.attrs.as_dropout().threshold());
+    const auto kept = number(static_cast<float>(1 / (1 - problem_.attrs.dropout)));
+    alignas(64) std::uint32_t words[std::max(kTileKeys, kPhiloxWords)];
+    for (std::int64_t j = 0; j < place_.keys; j += 4 * lanes()) {
+      philox_words(problem_.place, (word + static_cast<std::uint64_t>(j)) / 4, words + j);
+    }
+    float* const to = query_factors_ + i * kTileKeys;
+    for (std::int64_t j = 0; j < place_.keys; j += lanes()) {
+      const auto unit = hn::BitCast(i32, hn::ShiftRight<8>(hn::LoadU(u32, words + j)));
+      const auto keep = hn::RebindMask(F32(), hn::Gt(unit, hn::Set(i32, threshold - 1)));
+      store(hn::IfThenElseZero(keep, kept), to + j);
     }
   }
 
@@ -165,7 +180,8 @@ class ScoreTile {
   TilePlace place_;
   std::int64_t vectors_ = 0;
   std::int64_t rows_[kTileQueries] = {};  // per vector of columns
-  float* factors_ = nullptr;
+  float* factors_ = nullptr;              // [kTileKeys][kTilePitch]
+  float* query_factors_ = nullptr;        // [kTileQueries][kTileKeys]
 };
 
 }  // namespace mezzo::HWY_NAMESPACE::attention_tiles
