@@ -21,20 +21,22 @@ using kernels::attention::Problem;
 
 inline constexpr float kInfinite = std::numeric_limits<float>::infinity();
 
-// exp(x) for x up to 88: 0 below the smallest normal number. It takes half the instructions of
-// exp(), which are a sixth of a tile's time. A NaN stays.
+// exp(x) for x up to 88: 0 below the smallest normal number. It takes less than two thirds of the
+// instructions of exp(). A NaN stays.
 HWY_INLINE F32Vec exp_up_to_88(F32Vec x) {
-  const hn::RebindToSigned<F32> i32;
-  const auto n = hn::Round(hn::Mul(x, number(1.44269504F)));
+  const U32 u32;
+  // Adding this rounds to whole numbers: the lowest bits of the sum are n + 127, the exponent of
+  // 2^n.
+  const auto shift = number(0x1.8p23F + 127);
+  const auto shifted = hn::MulAdd(x, number(1.44269504F), shift);
+  const auto n = hn::Sub(shifted, shift);
+  const auto power = hn::BitCast(F32(), hn::ShiftLeft<23>(hn::BitCast(u32, shifted)));
   auto r = hn::NegMulAdd(n, number(kLn2High), x);
   r = hn::NegMulAdd(n, number(kLn2Low), r);
   const auto p = polynomial(r, number(0.0013814462974F), 0.00836878043121F, 0.0416683942795F,
                             0.166665201077F, 0.499999934123F);
   const auto e = hn::Add(hn::MulAdd(hn::Mul(r, r), p, r), number(1.0F));
-  const auto power = hn::ShiftLeft<23>(hn::ConvertTo(i32, n));
-  const auto scaled = hn::BitCast(F32(), hn::Add(hn::BitCast(i32, e), power));
-  const auto result = hn::IfThenElse(hn::IsNaN(x), x, scaled);
-  return hn::IfThenElse(hn::Lt(x, number(-87.3F)), hn::Zero(F32()), result);
+  return hn::IfThenZeroElse(hn::Lt(x, number(-87.3F)), hn::Mul(e, power));
 }
 
 // Which queries meet which keys: a tile of one head.
