@@ -6,6 +6,7 @@
 #include "mezzo/interchange/onnx_graph.h"
 #include "mezzo/interchange/onnx_ops.h"
 #include "mezzo/io/atomic_file.h"
+#include "mezzo/ops/dispatcher/no_draw.h"
 
 namespace mezzo::interchange {
 namespace {
@@ -38,6 +39,10 @@ void translate(OnnxGraph& graph, const TracedCall& call, const CallSizes& other)
   if (translation == nullptr) {
     graph.refuse("this operation has no translation to ONNX. Supported operations are ",
                  translated_ops());
+  }
+  const RandomPosition* const drawn = call.attrs.random_position();
+  if (drawn != nullptr && *drawn != kDrawsNothing) {
+    graph.refuse("it draws random numbers. Give a dropout of 0 outside training");
   }
   if (!translation->attrs_are_sizes && call.attrs != other.attrs) {
     graph.refuse("it depends on the size of the batch, which is open in ONNX: ",

@@ -5,6 +5,7 @@
 #include <numeric>
 #include <utility>
 
+#include "mezzo/interchange/onnx_attention.h"
 #include "mezzo/interchange/onnx_choices.h"
 #include "mezzo/interchange/onnx_layers.h"
 #include "mezzo/interchange/onnx_sequences.h"
@@ -247,6 +248,7 @@ constexpr Translation kTranslations[] = {
     {"add_residual", "Add", plain},
     {"affine", nullptr, affine},
     {"argsort", "TopK", sequences::argsort},
+    {"attention", nullptr, attention},
     {"avg_pool2d", "AveragePool", layers::avg_pool2d},
     {"batch_norm", "BatchNormalization", layers::batch_norm},
     {"batch_norm_add_relu", "BatchNormalization", layers::batch_norm},

@@ -32,8 +32,9 @@ struct AttentionOptions {
 //
 // Scores and the statistics of softmax are f32 (f64 for f64), and never rounded; nothing of size
 // t * s is kept for the gradient. A query that may attend to no key gets 0, and a gradient of 0.
-// The gradient with respect to a floating mask, and second derivatives, take memory of size t * s.
-// Throws ArgumentError for shapes that do not fit.
+// Hidden keys and values must be finite all the same, since they are multiplied by 0. The gradient
+// with respect to a floating mask, and second derivatives, take memory of size t * s. Throws
+// ArgumentError for shapes that do not fit.
 Tensor attention(const Tensor& q, const Tensor& k, const Tensor& v,
                  const AttentionOptions& options = {});
 

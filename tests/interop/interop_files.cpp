@@ -29,6 +29,8 @@ class Operations : public nn::Module {
     const Tensor border =
         avg_pool2d(x, {.kernel = 3, .stride = 1, .padding = 1, .count_include_pad = false});
     Tensor y = mul(sub(exp(tanh(smooth)), sigmoid(border)), x);
+    const Tensor keys = slice(x, 1, 0, 2);
+    y = y + attention(x, keys, keys, {.mask = permute(x, {0, 1, 3, 2}), .causal = true});
     y = y + slice(slice(decoded(x), 2, 1, 7), 3, 2, 8);
     y = div(y, sqrt(exp(x)));
     y = conv_(cat({y, log(sigmoid(x)), zeros({x.size(0), 2, 6, 6})}, 1));  // [n, 6, 3, 2]

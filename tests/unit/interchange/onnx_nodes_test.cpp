@@ -4,6 +4,7 @@
 #include "mezzo/core/error.h"
 #include "mezzo/nn/nn.h"
 #include "mezzo/ops/arithmetic.h"
+#include "mezzo/ops/attention.h"
 #include "mezzo/ops/batch_norm.h"
 #include "mezzo/ops/cast.h"
 #include "mezzo/ops/compare.h"
@@ -72,6 +73,36 @@ TEST(OnnxNodes, Arithmetic) {
             "Exp(input)\nMax(Exp, input)");
   EXPECT_EQ(of_rows([](const Tensor& x) { return minimum(exp(x), x); }),
             "Exp(input)\nMin(Exp, input)");
+}
+
+// x: [n, 4, 2, 3].
+TEST(OnnxNodes, Attention) {
+  const auto text = [](Function function) { return nodes_of(std::move(function), {4, 2, 3}); };
+  EXPECT_EQ(text([](const Tensor& x) { return attention(x, x, x, {.scale = 0.5}); }),
+            "Transpose(input) perm=[0,2,1,3]\nTranspose(input) perm=[0,2,1,3]\n"
+            "Transpose(input) perm=[0,2,1,3]\nTranspose(Transpose) perm=[0,2,1,3]\n"
+            "Transpose(Transpose_2) perm=[0,2,3,1]\nTranspose(Transpose_3) perm=[0,2,1,3]\n"
+            "MatMul(Transpose_4, Transpose_5)\nMul(MatMul, 0.5)\nSoftmax(Mul) axis=-1\n"
+            "MatMul(Softmax, Transpose_6)\nTranspose(MatMul_2) perm=[0,2,1,3]\n"
+            "Transpose(Transpose_7) perm=[0,2,1,3]");
+  const std::string causal = text([](const Tensor& x) {
+    const Tensor keys = slice(x, 1, 0, 2);
+    return attention(x, keys, keys, {.causal = true});
+  });
+  EXPECT_THAT(causal, testing::HasSubstr("Reshape(Transpose_5, [0,2,1,3,-1])"));
+  EXPECT_THAT(causal, testing::HasSubstr("Expand(Reshape, [1,2,2,1,1])"));
+  EXPECT_THAT(causal, testing::HasSubstr("Reshape([0,1], [2,1])\nLessOrEqual([0,1], Reshape_3)\n"
+                                         "Where(LessOrEqual, Mul, -1e+38)"));
+  EXPECT_THAT(causal, testing::HasSubstr("Where(LessOrEqual, Softmax, 0)"));
+  const std::string masked = text([](const Tensor& x) {
+    return attention(x, x, x, {.mask = reshape(mean(x, {1, 3}), {x.size(0), 1, 1, 2})});
+  });
+  EXPECT_THAT(masked, testing::HasSubstr("Add(Mul, Reshape)"));
+  EXPECT_THAT(masked, testing::HasSubstr("GreaterOrEqual(Reshape, -3.4028235e+38)"));
+  EXPECT_THAT(message_of<UnsupportedError>([&] {
+                text([](const Tensor& x) { return attention(x, x, x, {.dropout = 0.5}); });
+              }),
+              testing::HasSubstr("it draws random numbers. Give a dropout of 0 outside training"));
 }
 
 TEST(OnnxNodes, Choices) {

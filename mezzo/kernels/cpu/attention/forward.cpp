@@ -77,9 +77,7 @@ class ForwardWorker {
     const std::int64_t rows = tile_.rows(v);
     float* const scores = scores_ + column;
     const auto before = load(highest_ + column);
-    auto highest = before;
-    for (std::int64_t j = 0; j < rows; ++j)
-      highest = hn::Max(highest, load(scores + j * kTilePitch));
+    const auto highest = hn::Max(before, highest_of(scores, rows));
     // Queries that have seen no key yet have no finite maximum to subtract.
     const auto nothing = hn::Eq(highest, number(-kInfinite));
     const auto subtracted = hn::IfThenElse(nothing, hn::Zero(F32()), highest);
@@ -99,6 +97,18 @@ class ForwardWorker {
       float* const at = scores + j * kTilePitch;
       store(hn::Mul(load(at), load(tile_.factors() + column + j * kTilePitch)), at);
     }
+  }
+
+  // The highest of each column. Four maxima at a time hide the latency of one.
+  static F32Vec highest_of(const float* column, std::int64_t rows) {
+    F32Vec parts[4];
+    for (F32Vec& part : parts) part = number(-kInfinite);
+    std::int64_t j = 0;
+    for (; j + 4 <= rows; j += 4, column += 4 * kTilePitch) {
+      for (int k = 0; k < 4; ++k) parts[k] = hn::Max(parts[k], load(column + k * kTilePitch));
+    }
+    for (; j < rows; ++j, column += kTilePitch) parts[0] = hn::Max(parts[0], load(column));
+    return hn::Max(hn::Max(parts[0], parts[1]), hn::Max(parts[2], parts[3]));
   }
 
   // Rounds probabilities to bf16, in pairs of neighbouring keys.

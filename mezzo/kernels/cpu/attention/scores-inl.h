@@ -21,20 +21,22 @@ using kernels::attention::Problem;
 
 inline constexpr float kInfinite = std::numeric_limits<float>::infinity();
 
-// exp(x) for x up to 88: 0 below the smallest normal number. It takes half the instructions of
-// exp(), which are a sixth of a tile's time. A NaN stays.
+// exp(x) for x up to 88: 0 below the smallest normal number. It takes less than two thirds of the
+// instructions of exp(). A NaN stays.
 HWY_INLINE F32Vec exp_up_to_88(F32Vec x) {
-  const hn::RebindToSigned<F32> i32;
-  const auto n = hn::Round(hn::Mul(x, number(1.44269504F)));
+  const U32 u32;
+  // Adding this rounds to whole numbers: the lowest bits of the sum are n + 127, the exponent of
+  // 2^n.
+  const auto shift = number(0x1.8p23F + 127);
+  const auto shifted = hn::MulAdd(x, number(1.44269504F), shift);
+  const auto n = hn::Sub(shifted, shift);
+  const auto power = hn::BitCast(F32(), hn::ShiftLeft<23>(hn::BitCast(u32, shifted)));
   auto r = hn::NegMulAdd(n, number(kLn2High), x);
   r = hn::NegMulAdd(n, number(kLn2Low), r);
   const auto p = polynomial(r, number(0.0013814462974F), 0.00836878043121F, 0.0416683942795F,
                             0.166665201077F, 0.499999934123F);
   const auto e = hn::Add(hn::MulAdd(hn::Mul(r, r), p, r), number(1.0F));
-  const auto power = hn::ShiftLeft<23>(hn::ConvertTo(i32, n));
-  const auto scaled = hn::BitCast(F32(), hn::Add(hn::BitCast(i32, e), power));
-  const auto result = hn::IfThenElse(hn::IsNaN(x), x, scaled);
-  return hn::IfThenElse(hn::Lt(x, number(-87.3F)), hn::Zero(F32()), result);
+  return hn::IfThenZeroElse(hn::Lt(x, number(-87.3F)), hn::Mul(e, power));
 }
 
 // Which queries meet which keys: a tile of one head.
@@ -61,7 +63,9 @@ struct Strip {
 class ScoreTile {
  public:
   ScoreTile(const Problem& problem, Room& room) : problem_(problem) {
-    if (problem.attrs.drops()) factors_ = room.take(kTileKeys * kTilePitch);
+    if (!problem.attrs.drops()) return;
+    factors_ = room.take(kTileKeys * kTilePitch);
+    query_factors_ = room.take(kTileQueries * kTileKeys);
   }
 
   void set(const TilePlace& place) {
@@ -139,25 +143,38 @@ class ScoreTile {
     }
   }
 
-  // Query by query, since their words lie in that order.
+  // Words lie query by query, so factors are made in rows of queries and transposed.
   void set_factors() {
-    const kernels::attention::Problem& p = problem_;
-    const std::uint32_t threshold = p.attrs.as_dropout().threshold();
-    const auto kept = static_cast<float>(1 / (1 - p.attrs.dropout));
-    alignas(64) std::uint32_t words[std::max(kTileKeys, kPhiloxWords)];
-    for (std::int64_t i = 0; i < place_.queries; ++i) {
-      const std::uint64_t word = p.place.offset +
-                                 p.sizes.word(place_.sample, place_.head, place_.query + i) +
-                                 static_cast<std::uint64_t>(place_.key);
-      for (std::int64_t j = 0; j < place_.keys; j += 4 * lanes()) {
-        philox_words(p.place, (word + static_cast<std::uint64_t>(j)) / 4, words + j);
-      }
-      for (std::int64_t j = 0; j < place_.keys; ++j) {
-        factors_[j * kTilePitch + i] = words[j] >> 8 < threshold ? 0.0F : kept;
+    const std::int64_t width = round_up(place_.keys, kRowMultiple);
+    const std::int64_t count = round_up(place_.queries, kRowMultiple);
+    for (std::int64_t i = 0; i < place_.queries; ++i) set_query_factors(i);
+    std::fill(query_factors_ + place_.queries * kTileKeys, query_factors_ + count * kTileKeys,
+              0.0F);
+    for (std::int64_t i = 0; i < count; i += kRowMultiple) {
+      for (std::int64_t j = 0; j < width; j += kRowMultiple) {
+        transpose_square<kRowMultiple, kTilePitch>(query_factors_ + i * kTileKeys + j, kTileKeys,
+                                                   factors_ + j * kTilePitch + i);
       }
     }
-    for (std::int64_t i = place_.queries; i < vectors_ * lanes(); ++i) {
-      for (std::int64_t j = 0; j < place_.keys; ++j) factors_[j * kTilePitch + i] = 0;
+  }
+
+  void set_query_factors(std::int64_t i) {
+    const hn::RebindToSigned<F32> i32;
+    const U32 u32;
+    const std::uint64_t word = problem_.place.offset +
+                               problem_.sizes.word(place_.sample, place_.head, place_.query + i) +
+                               static_cast<std::uint64_t>(place_.key);
+    const auto threshold = static_cast<std::int32_t>(problem_.attrs.as_dropout().threshold());
+    const auto kept = number(static_cast<float>(1 / (1 - problem_.attrs.dropout)));
+    alignas(64) std::uint32_t words[std::max(kTileKeys, kPhiloxWords)];
+    for (std::int64_t j = 0; j < place_.keys; j += 4 * lanes()) {
+      philox_words(problem_.place, (word + static_cast<std::uint64_t>(j)) / 4, words + j);
+    }
+    float* const to = query_factors_ + i * kTileKeys;
+    for (std::int64_t j = 0; j < place_.keys; j += lanes()) {
+      const auto unit = hn::BitCast(i32, hn::ShiftRight<8>(hn::LoadU(u32, words + j)));
+      const auto keep = hn::RebindMask(F32(), hn::Gt(unit, hn::Set(i32, threshold - 1)));
+      store(hn::IfThenElseZero(keep, kept), to + j);
     }
   }
 
@@ -165,7 +182,8 @@ class ScoreTile {
   TilePlace place_;
   std::int64_t vectors_ = 0;
   std::int64_t rows_[kTileQueries] = {};  // per vector of columns
-  float* factors_ = nullptr;
+  float* factors_ = nullptr;              // [kTileKeys][kTilePitch]
+  float* query_factors_ = nullptr;        // [kTileQueries][kTileKeys]
 };
 
 }  // namespace mezzo::HWY_NAMESPACE::attention_tiles
