@@ -10,9 +10,9 @@
 #include "mezzo/core/cpu.h"
 #include "mezzo/kernels/cpu/attention/forward.h"
 #include "mezzo/kernels/cpu/attention/grad.h"
-#include "mezzo/ops/all.h"
 #include "mezzo/ops/attention_attrs.h"
 #include "mezzo/ops/dispatcher/call.h"
+#include "mezzo/ops/dispatcher/registry.h"
 #include "tests/unit/every_target.h"
 #include "tests/unit/message_of.h"
 #include "tests/unit/ops/attention_case.h"
@@ -149,7 +149,7 @@ TEST(Attention, TheSumOfQueriesThatSeeNothingIsInfinite) {
   const Tensor mask = zeros({1, 1, 3, 3}, DType::kBool);
   const Tensor start;
   const Outputs outputs =
-      call(ops::attention, {&q, &q, &q, &mask, &start}, AttentionAttrs{.scale = 1});
+      call(*find_op("attention"), {&q, &q, &q, &mask, &start}, AttentionAttrs{.scale = 1});
   EXPECT_THAT(outputs[1].to_vector<double>(), Each(kInfinity));
 }
 
@@ -218,7 +218,7 @@ TEST(AttentionDots, AgreeWithTheReference) {
       const Tensor* const inputs[] = {&q, &k, &v, &none, &none};
       Tensor results[] = {empty(g.shape(), DType::kBf16), empty({2, 2, 99})};
       kernels::attention::run_forward_dots({inputs, results, attrs});
-      Outputs want = call(ops::attention, Inputs(inputs), attrs);
+      Outputs want = call(*find_op("attention"), Inputs(inputs), attrs);
       const double unit = epsilon_of(DType::kBf16);
       EXPECT_LE(test::largest_difference(results[0], want[0]), 2 * unit);
       EXPECT_LE(test::largest_difference(results[1], want[1]), 1e-5);
@@ -226,7 +226,7 @@ TEST(AttentionDots, AgreeWithTheReference) {
       Tensor grads[] = {empty(q.shape(), DType::kBf16), empty(k.shape(), DType::kBf16),
                         empty(v.shape(), DType::kBf16)};
       kernels::attention::run_grad_dots({more, grads, attrs});
-      Outputs plain = call(ops::attention_grad, Inputs(more), attrs);
+      Outputs plain = call(*find_op("attention_grad"), Inputs(more), attrs);
       for (std::size_t i = 0; i < 3; ++i) {
         const double allowed = 4 * unit * std::max(1.0, test::largest_of(plain[i]));
         EXPECT_LE(test::largest_difference(grads[i], plain[i]), allowed) << i;
