@@ -2,6 +2,8 @@
 #include "mezzo/ops/attention.h"
 
 #include <limits>
+#include <map>
+#include <string>
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -28,18 +30,33 @@ using testing::HasSubstr;
 
 constexpr double kInfinity = std::numeric_limits<double>::infinity();
 
+// The result and the gradients in double, computed once for all instruction sets. `name` names the
+// mask.
+const std::vector<Tensor>& composed(const AttentionSize& s, DType dtype,
+                                    const AttentionOptions& options, const std::string& name) {
+  static std::map<std::string, std::vector<Tensor>> known;
+  std::vector<Tensor>& all =
+      known[concat(s.batch, " ", s.heads, " ", s.key_heads, " ", s.queries, " ", s.keys, " ",
+                   s.features, " ", s.values, " ", dtype, " ", options.causal, " ", name)];
+  if (all.empty()) {
+    const AttentionTensors wide = AttentionTensors(s, dtype).in_double();
+    all = test::with_gradients(wide, test::composed_attention(wide, options));
+  }
+  return all;
+}
+
 // Compares the result and the gradients of q, k and v with composed double arithmetic.
-void expect_composed(const AttentionSize& size, DType dtype, const AttentionOptions& options) {
+void expect_composed(const AttentionSize& size, DType dtype, const AttentionOptions& options,
+                     const std::string& name = "none") {
   const AttentionTensors x(size, dtype);
-  const AttentionTensors wide = x.in_double();
   const auto got = test::with_gradients(x, attention(x.q, x.k, x.v, options));
-  const auto want = test::with_gradients(wide, test::composed_attention(wide, options));
+  const auto& want = composed(size, dtype, options, name);
   for (std::size_t i = 0; i < got.size(); ++i) {
     EXPECT_EQ(got[i].dtype(), dtype);
     ASSERT_EQ(got[i].shape(), want[i].shape());
     const double allowed = test::attention_tolerance(size, dtype, test::largest_of(want[i]));
     EXPECT_LE(test::largest_difference(got[i], want[i]), allowed)
-        << concat(i, " of ", x.q, " ", x.k, " ", x.v, " causal ", options.causal);
+        << concat(i, " of ", x.q, " ", x.k, " ", x.v, " causal ", options.causal, " mask ", name);
   }
 }
 
@@ -76,9 +93,11 @@ TEST_P(AttentionOnEveryTarget, MasksAreBroadcast) {
     if (shape.back() == 1) open = gt(numbers, -2.0);
     for (const bool causal : {false, true}) {
       if (causal && shape.back() != 1) continue;  // a row may then see nothing
-      expect_composed(size, DType::kF32, {.mask = open, .causal = causal});
-      expect_composed(size, DType::kF32, {.mask = numbers, .causal = causal});
-      expect_composed(size, DType::kBf16, {.mask = numbers.astype(DType::kBf16), .causal = causal});
+      expect_composed(size, DType::kF32, {.mask = open, .causal = causal}, concat("bool ", shape));
+      expect_composed(size, DType::kF32, {.mask = numbers, .causal = causal},
+                      concat("f32 ", shape));
+      expect_composed(size, DType::kBf16, {.mask = numbers.astype(DType::kBf16), .causal = causal},
+                      concat("bf16 ", shape));
     }
   }
 }
