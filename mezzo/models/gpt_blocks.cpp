@@ -8,7 +8,7 @@
 #include "mezzo/ops/attention.h"
 #include "mezzo/ops/dropout.h"
 #include "mezzo/ops/pointwise.h"
-#include "mezzo/ops/shape_ops.h"
+#include "mezzo/ops/rearrange.h"
 
 namespace mezzo::models {
 namespace {
@@ -40,10 +40,8 @@ GptAttention::GptAttention(const GptOptions& options)
 }
 
 Tensor GptAttention::forward(const Tensor& x) {
-  const Tensor all = c_attn_(x);
-  const auto heads_of = [&](std::int64_t third) {
-    return nn::split_heads(slice(all, -1, third * width_, (third + 1) * width_), heads_);
-  };
+  const std::vector<Tensor> thirds = split(c_attn_(x), width_, -1);
+  const auto heads_of = [&](std::size_t third) { return nn::split_heads(thirds[third], heads_); };
   const double dropout = is_training() ? dropout_ : 0;
   const Tensor y =
       attention(heads_of(0), heads_of(1), heads_of(2), {.causal = true, .dropout = dropout});

@@ -7,6 +7,7 @@
 #include "mezzo/ops/attention.h"
 #include "mezzo/ops/dispatcher/call.h"
 #include "mezzo/ops/matmul.h"
+#include "mezzo/ops/rearrange.h"
 #include "mezzo/ops/select.h"
 #include "mezzo/ops/shape_ops.h"
 
@@ -95,18 +96,15 @@ Tensor MultiHeadAttention::project_by(const Tensor& x, std::int64_t first,
 // Inputs that are the same tensor share one product.
 MultiHeadAttention::Projected MultiHeadAttention::project(const Tensor& query, const Tensor& key,
                                                           const Tensor& value) const {
-  const auto third = [this](const Tensor& all, std::int64_t i) {
-    return slice(all, -1, i * size_, (i + 1) * size_);
-  };
   if (are_one(query, key) && are_one(key, value)) {
     // The whole weight, not a view of it: its 16-bit copy is shared by all steps until it changes.
-    const Tensor all = linear(query, in_proj_weight_, in_proj_bias_);
-    return {third(all, 0), third(all, 1), third(all, 2)};
+    const auto thirds = split(linear(query, in_proj_weight_, in_proj_bias_), size_, -1);
+    return {thirds[0], thirds[1], thirds[2]};
   }
   const Tensor projected_query = project_by(query, 0, 1);
   if (are_one(key, value)) {
-    const Tensor both = project_by(key, 1, 2);
-    return {projected_query, third(both, 0), third(both, 1)};
+    const std::vector<Tensor> both = split(project_by(key, 1, 2), size_, -1);
+    return {projected_query, both[0], both[1]};
   }
   return {projected_query, project_by(key, 1, 1), project_by(value, 2, 1)};
 }

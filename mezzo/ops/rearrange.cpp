@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "mezzo/ops/shape_ops.h"
+#include "mezzo/ops/split_parts.h"
 
 namespace mezzo {
 
@@ -26,19 +27,17 @@ Tensor stack(std::span<const Tensor> tensors, std::int64_t axis) {
 
 std::vector<Tensor> split(const Tensor& x, std::span<const std::int64_t> sizes, std::int64_t axis) {
   const std::size_t normal = normalize_axis(axis, x.rank(), "split");
-  std::vector<Tensor> parts;
   std::int64_t start = 0;
   const std::int64_t all = x.shape()[normal];
-  for (const std::int64_t size : sizes) {
-    check_arg(size >= 0 && size <= all - start, "split", "part ", parts.size(), " has size ", size,
+  for (std::size_t i = 0; i < sizes.size(); ++i) {
+    check_arg(sizes[i] >= 0 && sizes[i] <= all - start, "split", "part ", i, " has size ", sizes[i],
               ", there are ", all - start, " elements left of ", all,
               ". Give sizes that add up to that of the axis");
-    parts.push_back(slice(x, static_cast<std::int64_t>(normal), start, start + size));
-    start += size;
+    start += sizes[i];
   }
   check_arg(start == all, "split", "the sizes add up to ", start, ", the axis has ", all,
             ". Give sizes that add up to that of the axis");
-  return parts;
+  return split_parts(x, sizes, normal);
 }
 
 std::vector<Tensor> split(const Tensor& x, std::int64_t size, std::int64_t axis) {

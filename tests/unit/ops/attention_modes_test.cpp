@@ -13,9 +13,7 @@
 #include "mezzo/graph/executable.h"
 #include "mezzo/nn/linear.h"
 #include "mezzo/nn/recompute.h"
-#include "mezzo/ops/all.h"
 #include "mezzo/ops/attention_attrs.h"
-#include "mezzo/ops/dispatcher/call.h"
 #include "mezzo/ops/dropout.h"
 #include "tests/unit/ops/attention_case.h"
 

@@ -2,6 +2,8 @@
 #include "mezzo/ops/attention.h"
 
 #include <limits>
+#include <map>
+#include <string>
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -10,9 +12,9 @@
 #include "mezzo/core/cpu.h"
 #include "mezzo/kernels/cpu/attention/forward.h"
 #include "mezzo/kernels/cpu/attention/grad.h"
-#include "mezzo/ops/all.h"
 #include "mezzo/ops/attention_attrs.h"
 #include "mezzo/ops/dispatcher/call.h"
+#include "mezzo/ops/dispatcher/registry.h"
 #include "tests/unit/every_target.h"
 #include "tests/unit/message_of.h"
 #include "tests/unit/ops/attention_case.h"
@@ -28,18 +30,33 @@ using testing::HasSubstr;
 
 constexpr double kInfinity = std::numeric_limits<double>::infinity();
 
+// The result and the gradients in double, computed once for all instruction sets. `name` names the
+// mask.
+const std::vector<Tensor>& composed(const AttentionSize& s, DType dtype,
+                                    const AttentionOptions& options, const std::string& name) {
+  static std::map<std::string, std::vector<Tensor>> known;
+  std::vector<Tensor>& all =
+      known[concat(s.batch, " ", s.heads, " ", s.key_heads, " ", s.queries, " ", s.keys, " ",
+                   s.features, " ", s.values, " ", dtype, " ", options.causal, " ", name)];
+  if (all.empty()) {
+    const AttentionTensors wide = AttentionTensors(s, dtype).in_double();
+    all = test::with_gradients(wide, test::composed_attention(wide, options));
+  }
+  return all;
+}
+
 // Compares the result and the gradients of q, k and v with composed double arithmetic.
-void expect_composed(const AttentionSize& size, DType dtype, const AttentionOptions& options) {
+void expect_composed(const AttentionSize& size, DType dtype, const AttentionOptions& options,
+                     const std::string& name = "none") {
   const AttentionTensors x(size, dtype);
-  const AttentionTensors wide = x.in_double();
   const auto got = test::with_gradients(x, attention(x.q, x.k, x.v, options));
-  const auto want = test::with_gradients(wide, test::composed_attention(wide, options));
+  const auto& want = composed(size, dtype, options, name);
   for (std::size_t i = 0; i < got.size(); ++i) {
     EXPECT_EQ(got[i].dtype(), dtype);
     ASSERT_EQ(got[i].shape(), want[i].shape());
     const double allowed = test::attention_tolerance(size, dtype, test::largest_of(want[i]));
     EXPECT_LE(test::largest_difference(got[i], want[i]), allowed)
-        << concat(i, " of ", x.q, " ", x.k, " ", x.v, " causal ", options.causal);
+        << concat(i, " of ", x.q, " ", x.k, " ", x.v, " causal ", options.causal, " mask ", name);
   }
 }
 
@@ -76,9 +93,11 @@ TEST_P(AttentionOnEveryTarget, MasksAreBroadcast) {
     if (shape.back() == 1) open = gt(numbers, -2.0);
     for (const bool causal : {false, true}) {
       if (causal && shape.back() != 1) continue;  // a row may then see nothing
-      expect_composed(size, DType::kF32, {.mask = open, .causal = causal});
-      expect_composed(size, DType::kF32, {.mask = numbers, .causal = causal});
-      expect_composed(size, DType::kBf16, {.mask = numbers.astype(DType::kBf16), .causal = causal});
+      expect_composed(size, DType::kF32, {.mask = open, .causal = causal}, concat("bool ", shape));
+      expect_composed(size, DType::kF32, {.mask = numbers, .causal = causal},
+                      concat("f32 ", shape));
+      expect_composed(size, DType::kBf16, {.mask = numbers.astype(DType::kBf16), .causal = causal},
+                      concat("bf16 ", shape));
     }
   }
 }
@@ -149,7 +168,7 @@ TEST(Attention, TheSumOfQueriesThatSeeNothingIsInfinite) {
   const Tensor mask = zeros({1, 1, 3, 3}, DType::kBool);
   const Tensor start;
   const Outputs outputs =
-      call(ops::attention, {&q, &q, &q, &mask, &start}, AttentionAttrs{.scale = 1});
+      call(*find_op("attention"), {&q, &q, &q, &mask, &start}, AttentionAttrs{.scale = 1});
   EXPECT_THAT(outputs[1].to_vector<double>(), Each(kInfinity));
 }
 
@@ -218,7 +237,7 @@ TEST(AttentionDots, AgreeWithTheReference) {
       const Tensor* const inputs[] = {&q, &k, &v, &none, &none};
       Tensor results[] = {empty(g.shape(), DType::kBf16), empty({2, 2, 99})};
       kernels::attention::run_forward_dots({inputs, results, attrs});
-      Outputs want = call(ops::attention, Inputs(inputs), attrs);
+      Outputs want = call(*find_op("attention"), Inputs(inputs), attrs);
       const double unit = epsilon_of(DType::kBf16);
       EXPECT_LE(test::largest_difference(results[0], want[0]), 2 * unit);
       EXPECT_LE(test::largest_difference(results[1], want[1]), 1e-5);
@@ -226,7 +245,7 @@ TEST(AttentionDots, AgreeWithTheReference) {
       Tensor grads[] = {empty(q.shape(), DType::kBf16), empty(k.shape(), DType::kBf16),
                         empty(v.shape(), DType::kBf16)};
       kernels::attention::run_grad_dots({more, grads, attrs});
-      Outputs plain = call(ops::attention_grad, Inputs(more), attrs);
+      Outputs plain = call(*find_op("attention_grad"), Inputs(more), attrs);
       for (std::size_t i = 0; i < 3; ++i) {
         const double allowed = 4 * unit * std::max(1.0, test::largest_of(plain[i]));
         EXPECT_LE(test::largest_difference(grads[i], plain[i]), allowed) << i;

@@ -60,6 +60,29 @@ TEST(Split, PartsAreViewsOfTheSizesAskedFor) {
   EXPECT_THAT(sizes(split(zeros({0, 2}), 3), 0), ElementsAre(0));
 }
 
+// The gradient of parts is made at once. Of five parts, it is that of slices.
+TEST(Split, GradientsOfPartsAreJoined) {
+  for (const std::int64_t size : {2, 4, 10}) {
+    const Tensor x = counted({3, 10}).set_requires_grad(true);
+    const std::vector<Tensor> parts = split(x, size, 1);
+    // The second part has no gradient; where there is none, the first has all.
+    Tensor total = sum(parts.front() * parts.front());
+    if (parts.size() > 2) total = total + sum(parts.back() * 3.0);
+    const std::vector<Tensor> first = grad({&total, 1}, {&x, 1}, {}, {.create_graph = true});
+    const auto got = first[0].to_vector<float>();
+    for (std::size_t i = 0; i < got.size(); ++i) {
+      const auto column = static_cast<std::int64_t>(i % 10);
+      const std::int64_t last = 10 - parts.back().size(1);
+      const float want = column < size ? 2.0F * static_cast<float>(i) : column >= last ? 3 : 0;
+      EXPECT_EQ(got[i], want) << i << " of parts of " << size;
+    }
+    const Tensor again = sum(first[0] * first[0]);
+    const std::vector<Tensor> second = grad({&again, 1}, {&x, 1});
+    EXPECT_EQ(second[0].to_vector<float>()[1], 8.0F);
+    EXPECT_EQ(second[0].to_vector<float>()[9], size == 10 ? 72.0F : 0.0F);
+  }
+}
+
 TEST(Split, SizesMustAddUp) {
   const Tensor x = zeros({5});
   EXPECT_THAT(message_of([&] {
@@ -157,12 +180,12 @@ TEST(Triangles, AreCutAtADiagonal) {
 }
 
 TEST(Triangles, TakeAnyDiagonal) {
-  constexpr std::int64_t kMost = std::numeric_limits<std::int64_t>::max();
+  constexpr std::int64_t kFurthest = std::numeric_limits<std::int64_t>::max();
   const Tensor x = ones({2, 3});
-  EXPECT_THAT(tril(x, kMost).to_vector<float>(), Each(1));
-  EXPECT_THAT(tril(x, -kMost).to_vector<float>(), Each(0));
-  EXPECT_THAT(triu(x, kMost).to_vector<float>(), Each(0));
-  EXPECT_THAT(triu(x, -kMost).to_vector<float>(), Each(1));
+  EXPECT_THAT(tril(x, kFurthest).to_vector<float>(), Each(1));
+  EXPECT_THAT(tril(x, -kFurthest).to_vector<float>(), Each(0));
+  EXPECT_THAT(triu(x, kFurthest).to_vector<float>(), Each(0));
+  EXPECT_THAT(triu(x, -kFurthest).to_vector<float>(), Each(1));
 }
 
 TEST(Triangles, HideWhatIsNotANumberAndKeepTheDtype) {
