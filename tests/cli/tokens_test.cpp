@@ -28,8 +28,7 @@ TEST_F(Tokens, BenchCountsSequencesAndTokens) {
   EXPECT_EQ(start["tokens"], 16);
   EXPECT_FALSE(start.contains("image_size"));
   const Json result = event(bench, "result");
-  EXPECT_DOUBLE_EQ(result["tokens_per_s"].get<double>(),
-                   16 * result["images_per_s"].get<double>());
+  EXPECT_DOUBLE_EQ(result["tokens_per_s"].get<double>(), 16 * result["images_per_s"].get<double>());
 }
 
 // What the stream of the layers is computed in, and why.
