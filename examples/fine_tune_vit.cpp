@@ -1,7 +1,8 @@
 // Fine-tuning a vision transformer: weights from a file, another head, frozen layers, and learning
-// rates per group. A small network that tells ten shapes apart stands for one that others have
-// trained; it becomes one for two kinds of them. With torchvision's weights, make the network with
-// models::create("vit_b_16", {.num_classes = 2, .image_size = 224}) and read vit_b_16.safetensors.
+// rates per group. A small network that tells digits apart stands for one that others have
+// trained; it becomes one that tells small digits from large ones. With torchvision's weights, make
+// the network with models::create("vit_b_16", {.num_classes = 2, .image_size = 224}) and read
+// vit_b_16.safetensors.
 #include <cstdio>
 #include <filesystem>
 #include <string>
@@ -14,26 +15,26 @@ using namespace mezzo;
 namespace {
 
 constexpr std::int64_t kBatch = 32;
-constexpr int kSteps = 150;
+constexpr int kSteps = 400;
 
 models::ModelConfig task(std::int64_t classes) {
-  return {.in_channels = 3, .num_classes = classes, .image_size = 32};
+  return {.in_channels = 1, .num_classes = classes, .image_size = 28};
 }
-const models::VitOptions kSizes{.patch = 8, .layers = 3, .heads = 4, .width = 48, .hidden = 96};
+const models::VitOptions kSizes{.patch = 7, .layers = 3, .heads = 4, .width = 48, .hidden = 96};
 
-// 1 for the last five kinds.
-Tensor two_kinds(const Tensor& labels) { return ge(labels, 5).astype(DType::kI64); }
+// 1 for digits from 5 on.
+Tensor large_or_small(const Tensor& labels) { return ge(labels, 5).astype(DType::kI64); }
 
 // Trains for some steps, and prints the losses at the beginning and the end.
 void train_some(const char* name, nn::Module& net, optim::Optimizer& optimizer, bool two) {
-  const auto shapes = data::open_dataset("shapes", data::Split::kTrain);
-  data::DataLoader loader(*shapes, {.batch_size = kBatch, .drop_remainder = true, .seed = 1});
+  const auto digits = data::open_dataset("digits", data::Split::kTrain);
+  data::DataLoader loader(*digits, {.batch_size = kBatch, .drop_remainder = true, .seed = 1});
   amp::TrainStep step(net, nn::CrossEntropyLoss(), optimizer, amp::GradScaler({}, false),
                       {.policy = amp::Policy{.level = amp::Level::kO2}});
   data::Batch batch;
   for (int i = 0; i < kSteps; ++i) {
     if (!loader.next(batch)) loader.next(batch);  // the next epoch
-    const double loss = step(batch.images, two ? two_kinds(batch.labels) : batch.labels).loss;
+    const double loss = step(batch.images, two ? large_or_small(batch.labels) : batch.labels).loss;
     if (i == 0 || i == kSteps - 1) std::printf("%s, step %d: loss %.3f\n", name, i + 1, loss);
   }
 }
@@ -41,8 +42,8 @@ void train_some(const char* name, nn::Module& net, optim::Optimizer& optimizer, 
 // The weights that someone else has trained.
 void make_weights(const std::string& path) {
   models::Vit net(task(10), kSizes);
-  optim::AdamW optimizer(net.parameters(), {.lr = 2e-3});
-  train_some("ten kinds", net, optimizer, false);
+  optim::AdamW optimizer(net.parameters(), {.lr = 1e-3});
+  train_some("ten digits", net, optimizer, false);
   io::write_safetensors(path, models::to_weight_file(net));
 }
 
@@ -77,5 +78,5 @@ int main() {
                                     optim::AdamWOptions{.lr = 2e-4, .weight_decay = 0.05});
   groups.push_back({trainable(net, "heads"), {.lr = 2e-3, .weight_decay = 0}});
   optim::AdamW optimizer(groups);
-  train_some("two kinds", net, optimizer, true);
+  train_some("small or large", net, optimizer, true);
 }
