@@ -157,12 +157,12 @@ TEST(Triangles, AreCutAtADiagonal) {
 }
 
 TEST(Triangles, TakeAnyDiagonal) {
-  constexpr std::int64_t kMost = std::numeric_limits<std::int64_t>::max();
+  constexpr std::int64_t kFarthest = std::numeric_limits<std::int64_t>::max();
   const Tensor x = ones({2, 3});
-  EXPECT_THAT(tril(x, kMost).to_vector<float>(), Each(1));
-  EXPECT_THAT(tril(x, -kMost).to_vector<float>(), Each(0));
-  EXPECT_THAT(triu(x, kMost).to_vector<float>(), Each(0));
-  EXPECT_THAT(triu(x, -kMost).to_vector<float>(), Each(1));
+  EXPECT_THAT(tril(x, kFarthest).to_vector<float>(), Each(1));
+  EXPECT_THAT(tril(x, -kFarthest).to_vector<float>(), Each(0));
+  EXPECT_THAT(triu(x, kFarthest).to_vector<float>(), Each(0));
+  EXPECT_THAT(triu(x, -kFarthest).to_vector<float>(), Each(1));
 }
 
 TEST(Triangles, HideWhatIsNotANumberAndKeepTheDtype) {
