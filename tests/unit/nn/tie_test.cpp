@@ -26,9 +26,9 @@ using testing::HasSubstr;
 using Floats = std::vector<float>;
 
 // Words i64 [n] to logits of words [n, 5].
-class Tied final : public Module {
+class TiedByHand final : public Module {
  public:
-  Tied() {
+  TiedByHand() {
     add("embed", embed), add("mid", mid), add("head", head);
     tie(*this, "head.weight", "embed.weight");
   }
@@ -48,7 +48,7 @@ std::vector<std::string> names_of(const std::vector<NamedTensor>& tensors) {
 Tensor words() { return from_values<std::int64_t>({0, 3, 3, 1}, {4}); }
 
 TEST(Tie, MakesOneParameterOfTwo) {
-  const Tied net;
+  const TiedByHand net;
   EXPECT_EQ(net.head.weight().impl(), net.embed.weight().impl());
   EXPECT_THAT(names_of(net.named_parameters()), ElementsAre("embed.weight", "mid.weight"));
   EXPECT_THAT(names_of(net.state()), ElementsAre("embed.weight", "mid.weight", "head.weight"));
@@ -57,7 +57,7 @@ TEST(Tie, MakesOneParameterOfTwo) {
 
 // Each use adds to the one gradient.
 TEST(Tie, GradientsAreAddedUp) {
-  Tied net;
+  TiedByHand net;
   Embedding embed(5, 3);
   Linear mid(3, 3, false);
   Linear head(3, 5, false);
@@ -75,7 +75,7 @@ TEST(Tie, GradientsAreAddedUp) {
 
 TEST(Tie, EitherNameLoadsIt) {
   for (const char* name : {"embed.weight", "head.weight"}) {
-    Tied net;
+    TiedByHand net;
     net.load_state({{name, full({5, 3}, 2)}, {"mid.weight", ones({3, 3})}});
     EXPECT_THAT(net.head.weight().to_vector<float>(), testing::Each(2)) << name;
   }
@@ -83,7 +83,7 @@ TEST(Tie, EitherNameLoadsIt) {
 
 TEST(Tie, StaysInOtherDTypes) {
   for (const DType dtype : {DType::kBf16, DType::kF16}) {
-    Tied net;
+    TiedByHand net;
     amp::half_parameters(net, dtype);
     EXPECT_EQ(net.embed.weight().dtype(), dtype);
     EXPECT_EQ(net.head.weight().impl(), net.embed.weight().impl());
@@ -98,7 +98,7 @@ TEST(Tie, StaysInOtherDTypes) {
 
 // The table is not cast for a lookup, and the product reads a 16-bit copy of it.
 TEST(Tie, ToFloatCastsACopy) {
-  Tied net;
+  TiedByHand net;
   amp::to_float(net, DType::kBf16);
   EXPECT_EQ(net(words()).dtype(), DType::kBf16);
   EXPECT_EQ(net.embed.weight().dtype(), DType::kF32);
@@ -122,7 +122,7 @@ TEST(Tie, APlanCountsOneCast) {
 }
 
 TEST(Tie, MovesTogether) {
-  Tied net;
+  TiedByHand net;
   net.to(kCpuDevice);
   EXPECT_EQ(net.head.weight().impl(), net.embed.weight().impl());
 }
@@ -141,7 +141,7 @@ TEST(Tie, OtherNamesFollow) {
 }
 
 TEST(Tie, RefusesWhatDoesNotFit) {
-  Tied net;
+  TiedByHand net;
   const auto refused = [&](const char* name, const char* with) {
     return message_of([&] { tie(net, name, with); });
   };
