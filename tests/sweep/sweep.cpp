@@ -193,9 +193,9 @@ double tolerance(const OpDef& op, const Sample& sample, DType result, double exp
   const double smallest = result == DType::kF16 ? 0x1p-25 : 0;
   const double rounding = is_floating(result) ? epsilon_of(result) / 2 * std::abs(expected) : 0;
   const double sums = terms > 1 ? std::sqrt(terms) * kUnit * terms * sample.magnitude : 0;
-  const double inner =
+  const double narrow =
       is_lower(inner) ? sample.lower_roundings * epsilon_of(inner) / 2 * sample.magnitude : 0;
-  return rounding * 1.001 + smallest + 2 * op.ulps * kUnit * size + sums + inner;
+  return rounding * 1.001 + smallest + 2 * op.ulps * kUnit * size + sums + narrow;
 }
 
 std::string describe(const OpDef& op, std::size_t sample, DType dtype, Layout layout) {

@@ -67,6 +67,7 @@ TEST(TextLstm, ReadsTheStateAfterTheLastToken) {
 TEST(TextLstm, TrainsInGraphModeWithTheBitsOfEagerMode) {
   for (const char* level : {"O0", "O1", "auto", "O2", "O3"}) {
     for (const DType dtype : {DType::kBf16, DType::kF16}) {
+      SCOPED_TRACE(concat(level, " in ", dtype));
       graph::Twins<TextLstm> twins(tiny, graph::kSgd, {.level = level, .dtype = dtype},
                                    amp::LossScaleOptions{.init_scale = 1024});
       for (std::uint64_t i = 0; i < 3; ++i) twins.step(batch_of(i));
