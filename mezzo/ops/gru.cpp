@@ -143,12 +143,12 @@ Sample gru_grad_sample(GruSampleSizes s, bool whole, bool reverse, bool only_fin
   const SampleInput none{.shape = {}, .absent = true};
   const SampleInput sequence{{s.b, s.t, s.h}};
   const SampleInput lengths{{s.b}, 0, static_cast<double>(s.t + 1), true};
-  return {{only_final ? none : sequence,
-           whole ? none : SampleInput{{s.b, s.h}},
-           whole ? none : SampleInput{{s.b, s.t, 4 * s.h}},
-           {{3 * s.h, s.h}, -0.5, 0.5},
+  return {{{{3 * s.h, s.h}, -0.5, 0.5},
            sequence,
            {{s.b, s.t, 4 * s.h}, 0.1, 0.9},
+           only_final ? none : sequence,
+           whole ? none : SampleInput{{s.b, s.h}},
+           whole ? none : SampleInput{{s.b, s.t, 4 * s.h}},
            whole ? none : SampleInput{{s.b, s.h}},
            whole ? none : lengths},
           RecurrentAttrs{reverse},
@@ -231,8 +231,8 @@ GruGrads fused_gru_grads(Backward& ctx) {
   const Tensor lengths = gru_input(ctx, GruInput::kLengths);
   const Outputs outputs =
       call(ops::gru_grad,
-           {&ctx.grad(GruOutput::kSequence), &ctx.grad(GruOutput::kFinal),
-            &ctx.grad(GruOutput::kActivated), &weight, &sequence, &kept, &hidden, &lengths},
+           {&weight, &sequence, &kept, &ctx.grad(GruOutput::kSequence),
+            &ctx.grad(GruOutput::kFinal), &ctx.grad(GruOutput::kActivated), &hidden, &lengths},
            ctx.attrs<RecurrentAttrs>());
   return {outputs[GruGradOutput::kGates], outputs[GruGradOutput::kSums],
           outputs[GruGradOutput::kInitial], outputs[GruGradOutput::kPrevious]};
