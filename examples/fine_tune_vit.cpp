@@ -14,7 +14,7 @@ using namespace mezzo;
 namespace {
 
 constexpr std::int64_t kBatch = 32;
-constexpr int kSteps = 60;
+constexpr int kSteps = 150;
 
 models::ModelConfig task(std::int64_t classes) {
   return {.in_channels = 3, .num_classes = classes, .image_size = 32};

@@ -96,7 +96,7 @@ int main(int argc, char** argv) {
   while (argc < 2 && text.size() < 1000)
     text += "row, row, row your boat, gently down the stream; ";
   if (std::ssize(text) <= kTokens) return std::puts("the text is too short, or cannot be read"), 1;
-  const int steps = argc > 2 ? std::atoi(argv[2]) : 60;
+  const int steps = argc > 2 ? std::atoi(argv[2]) : 150;
   Gpt net;
   optim::AdamW optimizer(
       optim::decay_groups(net.parameters(), optim::AdamWOptions{.lr = 3e-3, .weight_decay = 0.1}));
@@ -109,7 +109,7 @@ int main(int argc, char** argv) {
     }
     const Tensor tokens = tokens_at(text, places, kTokens + 1);
     const double loss = step(slice(tokens, 1, 0, kTokens), slice(tokens, 1, 1, kTokens + 1)).loss;
-    if (i % 20 == 0 || i == steps - 1) std::printf("step %d: loss %.3f\n", i + 1, loss);
+    if (i % 50 == 0 || i == steps - 1) std::printf("step %d: loss %.3f\n", i + 1, loss);
   }
   std::printf("%s\n", continued(net, text.substr(0, 16), 48).c_str());
 }

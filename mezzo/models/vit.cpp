@@ -4,6 +4,7 @@
 
 #include "mezzo/models/vit_encoder.h"
 #include "mezzo/nn/init.h"
+#include "mezzo/ops/arithmetic.h"
 #include "mezzo/ops/shape_ops.h"
 
 namespace mezzo::models {
@@ -84,7 +85,10 @@ Tensor Vit::forward(const Tensor& x) {
   const std::int64_t width = class_token_.size(2);
   // [n, width, side, side], one token for each patch.
   const Tensor patches = permute(reshape(conv_proj_(x), {n, width, -1}), {0, 2, 1});
-  const Tensor tokens = cat({expand(class_token_, {n, 1, width}), patches}, 1);
+  // A token of zeros for each image, to which the class token is broadcast: expand() would name the
+  // size of the batch, which is open in ONNX.
+  const Tensor none = slice(patches.detach(), 1, 0, 1) * 0;
+  const Tensor tokens = cat({none + class_token_, patches}, 1);
   const Tensor encoded = (*encoder_)(tokens);
   return (*heads_)(reshape(slice(encoded, 1, 0, 1), {n, width}));
 }

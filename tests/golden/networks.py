@@ -119,4 +119,8 @@ def create(name, classes):
         return Mlp(classes)
     if name == "unet":
         return Unet(classes)
+    if name == "vit_ti_16":  # for images of 32 pixels
+        return torchvision.models.VisionTransformer(
+            image_size=32, patch_size=16, num_layers=12, num_heads=3, hidden_dim=192, mlp_dim=768,
+            num_classes=classes)
     return getattr(torchvision.models, name)(num_classes=classes)

@@ -2,7 +2,7 @@
 import common
 
 MODELS = ("lenet5", "mlp", "resnet20", "resnet18", "resnet34", "resnet50", "resnet101",
-          "resnet50_cifar")
+          "resnet50_cifar", "vit_ti_16")
 # Means and deviations of --data cifar10; see the command's documentation.
 MEAN, DEVIATION = (0.4914, 0.4822, 0.4465), (0.2023, 0.1994, 0.2010)
 TOLERANCE = 1e-4  # of the largest logit

@@ -69,6 +69,11 @@ def logits(folder):
     torch_to_mezzo(folder, "resnet50")
 
 
+def vision_transformer(folder):
+    """a vision transformer with torchvision's names gives its logits, in f32 and bf16"""
+    torch_to_mezzo(folder, "vit_ti_16")
+
+
 def training(folder):
     """ResNet-18 with PyTorch's weights gives the same logits, and losses of 20 steps"""
     net, weights = torch_to_mezzo(folder, "resnet18")
@@ -84,11 +89,11 @@ def training(folder):
 
 
 def mezzo_to_torch(folder):
-    """torchvision loads mezzo's trained ResNet-18 and ResNet-50 (strict), with equal logits"""
+    """torchvision loads mezzo's trained ResNets and vision transformer (strict), with equal logits"""
     import networks
     import safetensors_file
     data = common.write_cifar10(folder, training=8)
-    for model in ("resnet18", "resnet50"):
+    for model in ("resnet18", "resnet50", "vit_ti_16"):
         weights = folder / f"{model}.safetensors"
         common.mezzo("train", "--model", model, "--data", data, "--steps", 3, "--batch-size", 8,
                      "--save", weights)
@@ -98,4 +103,4 @@ def mezzo_to_torch(folder):
 
 
 if __name__ == "__main__":
-    common.main(["numpy", "torch", "torchvision"], [logits, training, mezzo_to_torch])
+    common.main(["numpy", "torch", "torchvision"], [logits, vision_transformer, training, mezzo_to_torch])
