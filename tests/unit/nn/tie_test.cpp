@@ -26,9 +26,9 @@ using testing::HasSubstr;
 using Floats = std::vector<float>;
 
 // Words i64 [n] to logits of words [n, 5].
-class TiedWords final : public Module {
+class TiedByHand final : public Module {
  public:
-  TiedWords() {
+  TiedByHand() {
     add("embed", embed), add("mid", mid), add("head", head);
     tie(*this, "head.weight", "embed.weight");
   }
@@ -39,26 +39,25 @@ class TiedWords final : public Module {
   Linear head{3, 5, false};
 };
 
-std::vector<std::string> names_in_order(const std::vector<NamedTensor>& tensors) {
+std::vector<std::string> names_of(const std::vector<NamedTensor>& tensors) {
   std::vector<std::string> names;
   for (const NamedTensor& entry : tensors) names.push_back(entry.name);
   return names;
 }
 
-Tensor some_words() { return from_values<std::int64_t>({0, 3, 3, 1}, {4}); }
+Tensor words() { return from_values<std::int64_t>({0, 3, 3, 1}, {4}); }
 
 TEST(Tie, MakesOneParameterOfTwo) {
-  const TiedWords net;
+  const TiedByHand net;
   EXPECT_EQ(net.head.weight().impl(), net.embed.weight().impl());
-  EXPECT_THAT(names_in_order(net.named_parameters()), ElementsAre("embed.weight", "mid.weight"));
-  EXPECT_THAT(names_in_order(net.state()),
-              ElementsAre("embed.weight", "mid.weight", "head.weight"));
+  EXPECT_THAT(names_of(net.named_parameters()), ElementsAre("embed.weight", "mid.weight"));
+  EXPECT_THAT(names_of(net.state()), ElementsAre("embed.weight", "mid.weight", "head.weight"));
   EXPECT_EQ(net.parameter_count(), 5 * 3 + 3 * 3);
 }
 
 // Each use adds to the one gradient.
 TEST(Tie, GradientsAreAddedUp) {
-  TiedWords net;
+  TiedByHand net;
   Embedding embed(5, 3);
   Linear mid(3, 3, false);
   Linear head(3, 5, false);
@@ -66,8 +65,8 @@ TEST(Tie, GradientsAreAddedUp) {
   mid.load_state({{"weight", net.mid.weight()}});
   head.load_state({{"weight", net.embed.weight()}});
   const auto loss = [](const Tensor& y) { return sum(y * y); };
-  loss(net(some_words())).backward();
-  loss(head(mid(embed(some_words())))).backward();
+  loss(net(words())).backward();
+  loss(head(mid(embed(words())))).backward();
   const Floats a = embed.weight().grad().to_vector<float>();
   const Floats b = head.weight().grad().to_vector<float>();
   const Floats both = net.embed.weight().grad().to_vector<float>();
@@ -76,7 +75,7 @@ TEST(Tie, GradientsAreAddedUp) {
 
 TEST(Tie, EitherNameLoadsIt) {
   for (const char* name : {"embed.weight", "head.weight"}) {
-    TiedWords net;
+    TiedByHand net;
     net.load_state({{name, full({5, 3}, 2)}, {"mid.weight", ones({3, 3})}});
     EXPECT_THAT(net.head.weight().to_vector<float>(), testing::Each(2)) << name;
   }
@@ -84,12 +83,12 @@ TEST(Tie, EitherNameLoadsIt) {
 
 TEST(Tie, StaysInOtherDTypes) {
   for (const DType dtype : {DType::kBf16, DType::kF16}) {
-    TiedWords net;
+    TiedByHand net;
     amp::half_parameters(net, dtype);
     EXPECT_EQ(net.embed.weight().dtype(), dtype);
     EXPECT_EQ(net.head.weight().impl(), net.embed.weight().impl());
     EXPECT_EQ(net.parameters().size(), 2U);
-    sum(net(some_words()), {}, false, DType::kF32).backward();
+    sum(net(words()), {}, false, DType::kF32).backward();
     EXPECT_TRUE(net.head.weight().grad().defined());
     amp::full_parameters(net);
     EXPECT_EQ(net.embed.weight().dtype(), DType::kF32);
@@ -99,9 +98,9 @@ TEST(Tie, StaysInOtherDTypes) {
 
 // The table is not cast for a lookup, and the product reads a 16-bit copy of it.
 TEST(Tie, ToFloatCastsACopy) {
-  TiedWords net;
+  TiedByHand net;
   amp::to_float(net, DType::kBf16);
-  EXPECT_EQ(net(some_words()).dtype(), DType::kBf16);
+  EXPECT_EQ(net(words()).dtype(), DType::kBf16);
   EXPECT_EQ(net.embed.weight().dtype(), DType::kF32);
   EXPECT_EQ(net.head.weight().impl(), net.embed.weight().impl());
 }
@@ -123,7 +122,7 @@ TEST(Tie, APlanCountsOneCast) {
 }
 
 TEST(Tie, MovesTogether) {
-  TiedWords net;
+  TiedByHand net;
   net.to(kCpuDevice);
   EXPECT_EQ(net.head.weight().impl(), net.embed.weight().impl());
 }
@@ -135,14 +134,14 @@ TEST(Tie, OtherNamesFollow) {
   tie(net, "1.weight", "2.weight");
   tie(net, "1.weight", "0.weight");
   EXPECT_EQ(net.parameters().size(), 1U);
-  EXPECT_THAT(names_in_order(net.named_parameters()), ElementsAre("0.weight"));
+  EXPECT_THAT(names_of(net.named_parameters()), ElementsAre("0.weight"));
   const Floats before = net.parameters()[0].to_vector<float>();
   tie(net, "2.weight", "1.weight");  // tied already
   EXPECT_EQ(net.parameters()[0].to_vector<float>(), before);
 }
 
 TEST(Tie, RefusesWhatDoesNotFit) {
-  TiedWords net;
+  TiedByHand net;
   const auto refused = [&](const char* name, const char* with) {
     return message_of([&] { tie(net, name, with); });
   };
