@@ -28,8 +28,7 @@ TEST_F(Tokens, BenchCountsSequencesAndTokens) {
   EXPECT_EQ(start["tokens"], 16);
   EXPECT_FALSE(start.contains("image_size"));
   const Json result = event(bench, "result");
-  EXPECT_DOUBLE_EQ(result["tokens_per_s"].get<double>(),
-                   16 * result["images_per_s"].get<double>());
+  EXPECT_DOUBLE_EQ(result["tokens_per_s"].get<double>(), 16 * result["images_per_s"].get<double>());
 }
 
 // What the stream of the layers is computed in, and why.
@@ -50,8 +49,8 @@ TEST_F(Tokens, PlanShowsTheResidualStream) {
 }
 
 TEST_F(Tokens, CommandsSayWhatTheyNeed) {
-  for (const char* command :
-       {"train --model gpt-tiny --steps 1", "compare --model gpt-tiny", "eval --model gpt-tiny"}) {
+  for (const char* command : {"train --model gpt-tiny --steps 1", "compare --model gpt-tiny",
+                              "eval --model gpt-tiny --weights w"}) {
     const Outcome outcome = run(command);
     EXPECT_EQ(outcome.status, 2) << command;
     EXPECT_THAT(outcome.errors, HasSubstr("gpt-tiny reads tokens, and the data sets here"));
@@ -62,7 +61,8 @@ TEST_F(Tokens, CommandsSayWhatTheyNeed) {
 
 TEST_F(Tokens, VisionTransformersTrain) {
   const std::string train =
-      "train --model vit_ti_16 --data shapes --batch-size 4 --steps 2 --quiet --save ";
+      "train --model vit_ti_16 --data shapes --image-size 16 --batch-size 32 --steps 1 --quiet "
+      "--save ";
   const Outcome outcome = run(train + path("vit.safetensors"));
   EXPECT_EQ(outcome.status, 0) << outcome.errors;
   const Outcome eval = run("plan vit_ti_16 --image-size 32");
