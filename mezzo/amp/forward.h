@@ -12,7 +12,8 @@ namespace mezzo::amp {
 // The network's output in f32, computed under the policy, or in the caller's region if there is
 // none. Compute the loss outside of the region: it is in f32 at every level.
 Tensor forward(nn::Module& net, const Tensor& input, const std::optional<Policy>& policy);
-// The same of several inputs and results; results that are not f32, bf16 or f16 stay as they are.
+// The same of several inputs and results; results that are neither f32 nor in 16 bits stay as they
+// are.
 nn::Tensors forward(nn::Module& net, const nn::Tensors& inputs,
                     const std::optional<Policy>& policy);
 // The only result of a network of any number of inputs. Like forward(), for a loss that may read

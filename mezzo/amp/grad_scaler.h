@@ -32,8 +32,8 @@ struct StepResult {
   std::optional<std::size_t> first_bad;  // index of the first parameter with a non-finite gradient
 };
 
-// Scales the loss so that small gradients survive f16, unscales the gradients, skips steps with
-// non-finite ones, and adapts the scale.
+// Scales the loss so that small gradients survive a narrow range, unscales the gradients, skips
+// steps with non-finite ones, and adapts the scale.
 //
 //   scaler.scale(loss).backward();
 //   scaler.step(optimizer);  // unscales, and skips the step if a gradient is not finite
@@ -58,8 +58,8 @@ class GradScaler {
   ~GradScaler() = default;
 
   // loss * scale, in f32, because scaling a 16-bit loss would overflow. If the loss was computed in
-  // f16, its gradient, which is the scale, is an f16 number: the scale then has to stay under 2^16.
-  // Compute losses in f32, as regions and training steps do.
+  // a narrow range, its gradient, which is the scale, is a number of that range, too: the scale
+  // then has to stay under 2^16. Compute losses in f32, as regions and training steps do.
   Tensor scale(const Tensor& loss);
   std::vector<Tensor> scale(std::span<const Tensor> losses);
 

@@ -99,7 +99,7 @@ Tensor LossOfBatch::count(const Batch& batch) const {
   if (!count.defined()) return count;
   check_arg(count.numel() == 1, "loss", "the count of a batch has the shape ", count.shape(),
             ", but must be a scalar. Return its sum()");
-  // 16-bit counts would be rounded from 257 (bf16) or 2049 (f16) on, and so would the loss that is
+  // 16-bit counts would be rounded from 257 on in bf16, and so would the loss that is
   // divided by them.
   return count.astype(DType::kF32);
 }

@@ -16,12 +16,12 @@
 
 namespace mezzo::amp {
 
-// Computes everything in the module in `dtype` (f32, bf16 or f16), like MindSpore's Cell.to_float:
-// its floating-point inputs and the inputs of its operations, including parameters, are cast.
-// Exceptions are inputs that no operation casts: biases of convolutions, scales and shifts of
-// normalisations, and the tables of embeddings. The results are not cast. Parameters themselves
-// stay f32. A second call replaces the first. Returns the module. Throws ArgumentError for other
-// dtypes.
+// Computes everything in the module in `dtype` (f32 or a lower precision), like MindSpore's
+// Cell.to_float: its floating-point inputs and the inputs of its operations, including parameters,
+// are cast. Exceptions are inputs that no operation casts: biases of convolutions, scales and
+// shifts of normalisations, and the tables of embeddings. The results are not cast. Parameters
+// themselves stay f32. A second call replaces the first. Returns the module. Throws ArgumentError
+// for other dtypes.
 nn::Module& to_float(nn::Module& module, DType dtype);
 
 // MindSpore's flags: the module computes in the dtype that is set to true. Throws ArgumentError
@@ -48,9 +48,9 @@ struct MixedPrecisionOptions {
 // that the loss is f32, too. Another call replaces the effect of the first, also on the modules
 // that its options named. Settings made directly on parts of the network stay and win. O0 removes
 // the network's setting; modules that the options name are still set. Returns the network. Throws
-// ArgumentError for a dtype other than bf16 and f16 (not checked at O0, where nothing is lowered),
-// for a name that is neither an operation nor the path of a module, for operations and modules in
-// both lists, and for operations to lower at O0; nothing has changed then.
+// ArgumentError for a dtype that is no lower precision (not checked at O0, where nothing is
+// lowered), for a name that is neither an operation nor the path of a module, for operations and
+// modules in both lists, and for operations to lower at O0; nothing has changed then.
 nn::Module& auto_mixed_precision(nn::Module& net, Level level, DType dtype = DType::kF16,
                                  const MixedPrecisionOptions& options = {});
 // Takes the level's name; throws ArgumentError if it is unknown, listing the valid ones.

@@ -15,7 +15,7 @@ struct RmsNormOptions {
 // Divides x [..., shape] by the root of its mean square over the last axes, whose sizes are
 // `shape`. Then scales it by `weight` [shape], which begins as 1 and is f32 whatever the dtype of
 // x. The result has the shape and dtype of x. When called, throws ArgumentError unless x is
-// floating (f32, bf16 or f16 if there is a `weight`) and ends in `shape`, and for a negative eps.
+// floating (f32 or 16 bits if there is a `weight`) and ends in `shape`, and for a negative eps.
 class RmsNorm : public Module {
  public:
   // Normalises over the last axis. Throws ArgumentError unless size > 0.

@@ -26,8 +26,8 @@ Tensor cos(const Tensor& x);
 // not 0.
 Tensor softplus(const Tensor& x, double beta = 1);
 
-// log(1 / (1 + exp(-x))), without the underflow of sigmoid() followed by log(): f16 would give -inf
-// from x = -18 on.
+// log(1 / (1 + exp(-x))), without the underflow of sigmoid() followed by log(): where 2^-24 is
+// the smallest number, that would give -inf from x = -18 on.
 Tensor logsigmoid(const Tensor& x);
 
 }  // namespace mezzo

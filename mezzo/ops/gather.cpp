@@ -25,6 +25,8 @@ void check_index(const Infer& infer) {
   }
   infer.check(fits, "an index of shape ", index, " does not fit x of shape ", x,
               ". Give it the rank of x, and sizes no larger but along axis ", axis);
+  infer.check(index.numel() == 0 || x[static_cast<std::size_t>(axis)] > 0, "axis ", axis,
+              " of x has no elements that an index could name: ", x, ". Give it at least one");
 }
 
 void infer_gather(Infer& infer) {
@@ -101,7 +103,10 @@ extern const OpDef gather{
                "an index of shape [2] does not fit x of shape [3, 4]"},
               {{{{3, 4}}, {{2, 5}, 0, 2, true}},
                AxisAttrs{0},
-               "an index of shape [2, 5] does not fit x of shape [3, 4]"}};
+               "an index of shape [2, 5] does not fit x of shape [3, 4]"},
+              {{{{0, 4}}, {{2, 4}, 0, 2, true}},
+               AxisAttrs{0},
+               "axis 0 of x has no elements that an index could name: [0, 4]"}};
     },
     .exact = true,
 };

@@ -25,14 +25,14 @@ struct LstmOutput {
 };
 struct LstmGradInput {
   enum : std::size_t {
-    kGradSequence,
-    kGradFinal,
-    kGradActivated,
-    kGradCells,
     kWeight,
     kSequence,
     kActivated,
     kCells,
+    kGradSequence,
+    kGradFinal,
+    kGradActivated,
+    kGradCells,
     kHidden,
     kCell,
     kLengths
@@ -50,12 +50,12 @@ struct GruOutput {
 };
 struct GruGradInput {
   enum : std::size_t {
-    kGradSequence,
-    kGradFinal,
-    kGradActivated,
     kWeight,
     kSequence,
     kActivated,
+    kGradSequence,
+    kGradFinal,
+    kGradActivated,
     kHidden,
     kLengths
   };

@@ -26,7 +26,7 @@ struct RopeOptions {
 // x: [..., d] with an even d and at least one axis more, floating-point; the result has its shape
 // and dtype and is row-major. Row j along `axis` has the position offset + j. Angles are f64,
 // their sines and cosines f32: an angle in 16 bits would be off by radians from position 256 on in
-// bf16, and end at 65504 in f16. A row has the same bits whether it is computed alone, with its
+// bf16. A row has the same bits whether it is computed alone, with its
 // offset, or among others. Throws ArgumentError for other shapes and dtypes, if theta is not
 // positive, or if the offset is beyond 2^53.
 Tensor rope(const Tensor& x, const RopeOptions& options = {});

@@ -13,9 +13,9 @@ namespace mezzo {
 Tensor where(const Tensor& condition, const Tensor& a, const Tensor& b);
 
 // x with the number wherever the mask is true; keeps the dtype of x, to which the number is
-// rounded. A finite number beyond the range of that dtype becomes the nearest finite value: -1e9 in
-// f16 is -65504, so that softmax() of a fully masked row is the same as in f32. An infinite number
-// stays infinite. Throws ArgumentError unless the mask is bool.
+// rounded. A finite number beyond the range of that dtype becomes the nearest finite value: -1e9
+// may become -65504, so that softmax() of a fully masked row is the same as in f32. An infinite
+// number stays infinite. Throws ArgumentError unless the mask is bool.
 Tensor masked_fill(const Tensor& x, const Tensor& mask, double number);
 
 // The gradient of maximum(a, b) with respect to a: grad where a > b, half of it where they are

@@ -111,12 +111,12 @@ namespace {
 
 // The first element with too large an error, as text; empty if there is none.
 std::string first_difference(const OpDef& op, const Sample& sample, const Tensor& result,
-                             const Tensor& expected, bool exact) {
+                             const Tensor& expected, bool exact, DType inner) {
   const auto got = result.to_vector<double>();
   const auto want = expected.to_vector<double>();
   const auto rounded = expected.astype(result.dtype()).to_vector<double>();
   for (std::size_t i = 0; i < got.size(); ++i) {
-    const double allowed = exact ? 0 : tolerance(op, sample, result.dtype(), want[i]);
+    const double allowed = exact ? 0 : tolerance(op, sample, result.dtype(), want[i], inner);
     const double target = exact ? rounded[i] : want[i];
     // Beyond the dtype's range both must be the same infinity.
     const bool same = got[i] == rounded[i] || (std::isnan(got[i]) && std::isnan(want[i]));
@@ -151,8 +151,11 @@ void compare(const OpDef& op, const Sample& sample, const std::vector<Tensor>& i
     results.push_back(outputs[k].to(kCpuDevice));
   }
   const std::vector<Tensor> expected = reference_outputs(op, inputs, sample.attrs, results);
+  const auto narrow = std::ranges::find_if(
+      inputs, [](const Tensor& input) { return input.defined() && is_lower(input.dtype()); });
   for (std::size_t k = 0; k < results.size(); ++k) {
-    EXPECT_EQ(first_difference(op, sample, results[k], expected[k], exact), "")
+    const DType inner = narrow != inputs.end() ? narrow->dtype() : results[k].dtype();
+    EXPECT_EQ(first_difference(op, sample, results[k], expected[k], exact, inner), "")
         << name << " output " << k << " attrs: " << sample.attrs.to_text();
   }
 }
@@ -181,7 +184,8 @@ void expect_exactness(const OpDef& op, Device device) {
   }
 }
 
-double tolerance(const OpDef& op, const Sample& sample, DType result, double expected) {
+double tolerance(const OpDef& op, const Sample& sample, DType result, double expected,
+                 DType inner) {
   constexpr double kUnit = 0x1p-24;  // half a unit in the last place of f32
   const double size = std::max(std::abs(expected), sample.magnitude);
   const auto terms = static_cast<double>(sample.terms);
@@ -189,9 +193,9 @@ double tolerance(const OpDef& op, const Sample& sample, DType result, double exp
   const double smallest = result == DType::kF16 ? 0x1p-25 : 0;
   const double rounding = is_floating(result) ? epsilon_of(result) / 2 * std::abs(expected) : 0;
   const double sums = terms > 1 ? std::sqrt(terms) * kUnit * terms * sample.magnitude : 0;
-  const double inner =
-      is_lower(result) ? sample.lower_roundings * epsilon_of(result) / 2 * sample.magnitude : 0;
-  return rounding * 1.001 + smallest + 2 * op.ulps * kUnit * size + sums + inner;
+  const double narrow =
+      is_lower(inner) ? sample.lower_roundings * epsilon_of(inner) / 2 * sample.magnitude : 0;
+  return rounding * 1.001 + smallest + 2 * op.ulps * kUnit * size + sums + narrow;
 }
 
 std::string describe(const OpDef& op, std::size_t sample, DType dtype, Layout layout) {

@@ -55,10 +55,11 @@ void expect_exactness(const OpDef& op, Device device = kCpuDevice);
 // The allowed difference from `expected`:
 //   half a unit in the last place of the result's dtype (one rounding), plus
 //   `ulps` roundings of f32 arithmetic, relative to the larger of the result and one term, plus
-//   `lower_roundings` roundings to a 16-bit dtype of values within `magnitude`, plus
+//   `lower_roundings` roundings to `inner`, the 16-bit dtype of the operands, of values within
+//   `magnitude`, plus
 //   for sums of n terms the probabilistic bound sqrt(n) * u * sum |term| of Higham and Mary,
 //   "A new approach to probabilistic rounding error analysis", SIAM J. Sci. Comput. 41 (2019).
-double tolerance(const OpDef& op, const Sample& sample, DType result, double expected);
+double tolerance(const OpDef& op, const Sample& sample, DType result, double expected, DType inner);
 
 // `conv2d #3 bf16 strided`: identifies the case in a failure message.
 std::string describe(const OpDef& op, std::size_t sample, DType dtype, Layout layout);

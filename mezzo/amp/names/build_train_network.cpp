@@ -1,6 +1,5 @@
 #include "mezzo/amp/names/build_train_network.h"
 
-#include <algorithm>
 #include <optional>
 #include <utility>
 
@@ -34,23 +33,22 @@ std::optional<Policy> policy_for(Level level, const TrainNetworkOptions& options
   return Policy{.level = level, .lower = options.dtype};
 }
 
-// The dtype that the network will compute in: f16 if any part of it does, since the scaling is for
-// its gradients. The caller's region is not known here.
+// The dtype that the network will compute in: that of a part with a narrow range if there is one,
+// since the scaling is for its gradients. The caller's region is not known here.
 DType dtype_of(nn::Module& net, const std::optional<Policy>& to_be_set) {
-  const auto is_in_f16 = [](const nn::Module::NamedModule& part) {
+  for (const nn::Module::NamedModule& part : net.named_modules()) {
     const std::optional<Policy> own = policy_of(*part.module);
-    return own.has_value() && own->dtype() == DType::kF16;
-  };
+    if (own.has_value() && has_narrow_range(own->dtype())) return own->dtype();
+  }
   const std::optional<Policy> policy = to_be_set.has_value() ? to_be_set : policy_of(net);
-  const DType whole = policy.has_value() ? policy->dtype() : DType::kF32;
-  return std::ranges::any_of(net.named_modules(), is_in_f16) ? DType::kF16 : whole;
+  return policy.has_value() ? policy->dtype() : DType::kF32;
 }
 
 LossScaleManager manager_for(Level level, DType dtype, const TrainNetworkOptions& options) {
   if (options.loss_scale_manager.has_value()) return *options.loss_scale_manager;
-  if (dtype != DType::kF16) return {};
+  if (!has_narrow_range(dtype)) return {};
   if (level == Level::kO2) return DynamicLossScaleManager();
-  logging::warn_once(concat("f16 at level ", name_of(level),
+  logging::warn_once(concat(dtype, " at level ", name_of(level),
                             " without loss scaling, which is this level's default: gradients under "
                             "2^-24 are lost. Give a DynamicLossScaleManager"));
   return {};

@@ -169,15 +169,14 @@ namespace {
 HWY_EXPORT(gru);
 HWY_EXPORT(gru_grad);
 
+void run_gru_steps(const KernelArgs& args) { HWY_DYNAMIC_DISPATCH(gru)(args); }
+void run_gru_grad_steps(const KernelArgs& args) { HWY_DYNAMIC_DISPATCH(gru_grad)(args); }
+
 }  // namespace
 
-extern const KernelList gru{{{{"cpu_steps", supports_steps<GruInput::kGates>,
-                               [](const KernelArgs& args) { HWY_DYNAMIC_DISPATCH(gru)
-                                                            (args); }}}}};
+extern const KernelList gru{{{{"cpu_steps", supports_steps<GruInput::kGates>, run_gru_steps}}}};
 extern const KernelList gru_grad{
-    {{{"cpu_steps", supports_steps<GruGradInput::kActivated>, [](const KernelArgs& args) {
-         HWY_DYNAMIC_DISPATCH(gru_grad)(args);
-       }}}}};
+    {{{"cpu_steps", supports_steps<GruGradInput::kActivated>, run_gru_grad_steps}}}};
 
 }  // namespace mezzo::kernels::cpu
 #endif

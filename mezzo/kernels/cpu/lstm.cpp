@@ -188,16 +188,14 @@ namespace {
 HWY_EXPORT(lstm);
 HWY_EXPORT(lstm_grad);
 
+void run_lstm_steps(const KernelArgs& args) { HWY_DYNAMIC_DISPATCH(lstm)(args); }
+void run_lstm_grad_steps(const KernelArgs& args) { HWY_DYNAMIC_DISPATCH(lstm_grad)(args); }
+
 }  // namespace
 
-extern const KernelList lstm{
-    {{{"cpu_steps", supports_steps<LstmInput::kGates>, [](const KernelArgs& args) {
-         HWY_DYNAMIC_DISPATCH(lstm)(args);
-       }}}}};
+extern const KernelList lstm{{{{"cpu_steps", supports_steps<LstmInput::kGates>, run_lstm_steps}}}};
 extern const KernelList lstm_grad{
-    {{{"cpu_steps", supports_steps<LstmGradInput::kActivated>, [](const KernelArgs& args) {
-         HWY_DYNAMIC_DISPATCH(lstm_grad)(args);
-       }}}}};
+    {{{"cpu_steps", supports_steps<LstmGradInput::kActivated>, run_lstm_grad_steps}}}};
 
 }  // namespace mezzo::kernels::cpu
 #endif

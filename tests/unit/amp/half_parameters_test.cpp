@@ -63,6 +63,15 @@ std::vector<std::vector<float>> values_of(const nn::Module& net) {
   return result;
 }
 
+TEST(HalfParameters, KeepsRmsNorm) {
+  nn::Sequential net;
+  net.emplace<nn::Linear>(4, 4);
+  net.emplace<nn::RmsNorm>(4);
+  half_parameters(net, DType::kBf16);
+  EXPECT_EQ(dtype_of(net, "0.weight"), DType::kBf16);
+  EXPECT_EQ(dtype_of(net, "1.weight"), DType::kF32);
+}
+
 TEST(HalfParameters, RoundsInPlaceAndKeepsNormalisation) {
   EveryLayer net;
   const auto before = net.state();

@@ -94,11 +94,11 @@ TEST(NarrowOutput, OfManyClassesTakesLessMemory) {
     step(x, zeros({kRows}, DType::kI64));
     return cpu_allocator().stats().peak_bytes - before;
   };
-  // Logits and their gradient take most of the memory. Kept narrow, they save at least the bytes of
-  // bf16 logits, less what allocations round up.
+  // Logits and their gradient, which is written over them, take most of the memory. Kept narrow,
+  // they save at least three quarters of the bytes of bf16 logits; the rest may go into scratch.
   const nn::CrossEntropyLoss loss;
   const std::int64_t narrow = peak_of(loss, DType::kBf16);
-  EXPECT_LT(narrow, peak_of(OfWidened{loss}, DType::kBf16) - kRows * kMany * 2 * 9 / 10);
+  EXPECT_LT(narrow, peak_of(OfWidened{loss}, DType::kBf16) - kRows * kMany * 2 * 3 / 4);
   // CPUs that multiply bf16 no faster than f32 widen the gradient for its matrix products, which
   // takes back what narrow logits saved beside f32; their scratch may be a little larger.
   const std::int64_t full = peak_of(loss, DType::kF32);

@@ -340,7 +340,7 @@ TEST(TrainStep, TooFewExamplesForTheMicroBatches) {
     EXPECT_THAT(message_of<ArgumentError>([&] {
                   training({small_batch(1, 8).images, small_batch(1, labels).labels});
                 }),
-                testing::HasSubstr(concat("8 examples and ", labels, " labels into 4")));
+                testing::HasSubstr(concat("labels 0 is i64[", labels, "] in a batch of 8")));
   }
 }
 

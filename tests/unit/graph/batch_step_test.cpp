@@ -21,7 +21,7 @@ using test::two_tower_batch;
 using test::two_tower_loss_of;
 using test::TwoTowers;
 
-struct Kind {
+struct BatchKind {
   amp::Level level = amp::Level::kO0;
   DType dtype = DType::kBf16;
   std::int64_t micro_batches = 1;
@@ -30,7 +30,7 @@ struct Kind {
   bool scaled = false;
 };
 
-std::vector<std::vector<double>> trained(const Kind& kind, bool is_captured) {
+std::vector<std::vector<double>> trained_on_batches(const BatchKind& kind, bool is_captured) {
   manual_seed(3);
   TwoTowers net;
   if (kind.half) amp::half_parameters(net, kind.dtype);
@@ -52,11 +52,12 @@ std::vector<std::vector<double>> trained(const Kind& kind, bool is_captured) {
 
 TEST(BatchStep, HasTheBitsOfEagerSteps) {
   using enum amp::Level;
-  for (const Kind& kind : {Kind{}, Kind{.level = kO2}, Kind{.level = kO1, .micro_batches = 3},
-                           Kind{.level = kO2, .recomputed = true}, Kind{.level = kO2, .half = true},
-                           Kind{.level = kO2, .micro_batches = 2, .half = true},
-                           Kind{.level = kO2, .dtype = DType::kF16, .scaled = true}}) {
-    EXPECT_TRUE(trained(kind, true) == trained(kind, false))
+  for (const BatchKind& kind :
+       {BatchKind{}, BatchKind{.level = kO2}, BatchKind{.level = kO1, .micro_batches = 3},
+        BatchKind{.level = kO2, .recomputed = true}, BatchKind{.level = kO2, .half = true},
+        BatchKind{.level = kO2, .micro_batches = 2, .half = true},
+        BatchKind{.level = kO2, .dtype = DType::kF16, .scaled = true}}) {
+    EXPECT_TRUE(trained_on_batches(kind, true) == trained_on_batches(kind, false))
         << static_cast<int>(kind.level) << kind.micro_batches << kind.recomputed << kind.half;
   }
 }

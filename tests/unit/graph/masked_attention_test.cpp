@@ -38,7 +38,7 @@ Tensor future(const Tensor& positions) {
 }
 
 // Attention of tokens to themselves and to earlier ones. x: [n, heads, tokens, width].
-Tensor attention(const Tensor& x, const Tensor& weight, const Tensor& positions) {
+Tensor masked_by_hand(const Tensor& x, const Tensor& weight, const Tensor& positions) {
   const Tensor queries = linear(x, weight);
   const Tensor scores = matmul(queries, x, {.transpose_b = true}) / std::sqrt(double{kWidth});
   return matmul(softmax(masked_fill(scores, future(positions), kNever)), x);
@@ -52,7 +52,7 @@ struct Attention {
   std::vector<Tensor> step(Tensors in) {
     weight.clear_grad();
     const amp::Autocast region(DType::kBf16);
-    const Tensor y = attention(in[0], weight, positions);
+    const Tensor y = masked_by_hand(in[0], weight, positions);
     const Tensor loss = huber_loss(y, in[1], 0.5);
     loss.backward();
     return {y, loss};
@@ -84,7 +84,7 @@ void attend(const double* rows, std::int64_t i, const std::vector<double>& weigh
   for (std::int64_t k = 0; k < kWidth; ++k) y[k] /= total;
 }
 
-// attention() in double, with plain loops.
+// The same in double, with plain loops.
 std::vector<double> plain_attention(const Tensor& tokens_of_all, const Tensor& weight) {
   const auto x = tokens_of_all.to_vector<double>();
   const auto w = weight.to_vector<double>();
@@ -101,7 +101,7 @@ TEST(MaskedAttention, IsThatOfPlainLoops) {
   const Tensor x = tokens(1);
   const std::vector<double> want = plain_attention(x, net.weight.detach());
   const std::vector<double> exact =
-      attention(x.astype(DType::kF64), net.weight.detach().astype(DType::kF64), net.positions)
+      masked_by_hand(x.astype(DType::kF64), net.weight.detach().astype(DType::kF64), net.positions)
           .to_vector<double>();
   const std::vector<double> lower =
       net.step(std::vector<Tensor>{x, tokens(2)})[0].to_vector<double>();

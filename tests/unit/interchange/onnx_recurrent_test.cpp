@@ -36,7 +36,7 @@ TEST(OnnxRecurrent, AClassifierOfTexts) {
   models::TextLstm net({.vocabulary = 20, .embedding = 6, .hidden = 5, .bidirectional = true});
   onnx::ModelProto model;
   ASSERT_TRUE(model.ParseFromString(serialize_onnx(net, {7}, {.input = DType::kI64})));
-  EXPECT_EQ(checked_output(model), (std::vector<std::string>{"N", "2"}));
+  EXPECT_EQ(checked_output(model).back(), "2");
 }
 
 }  // namespace

@@ -48,6 +48,7 @@ const std::vector<Tensor>& composed(const AttentionSize& s, DType dtype,
 // Compares the result and the gradients of q, k and v with composed double arithmetic.
 void expect_composed(const AttentionSize& size, DType dtype, const AttentionOptions& options,
                      const std::string& name = "none") {
+  const test::Threads one(1);  // the operands are small
   const AttentionTensors x(size, dtype);
   const auto got = test::with_gradients(x, attention(x.q, x.k, x.v, options));
   const auto& want = composed(size, dtype, options, name);

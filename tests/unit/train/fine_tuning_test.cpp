@@ -92,7 +92,7 @@ TEST(FineTuningRun, FrozenPartsStayBitForBitAndTheRestMoves) {
 // With clipping the update is one piece; without it, it is spread over the backward pass.
 TEST(FineTuningRun, GraphModeHasTheBitsOfEagerMode) {
   const DataPair data = few_digits();
-  for (const OptimizerInfo& info : optimizers()) {
+  for (const OptimizerInfo& info : train::optimizers()) {
     for (const bool clips : {true, false}) {
       const auto train_in = [&](bool graph) {
         RunOptions options = fine_tuning_run(info.kind, graph);
@@ -113,7 +113,7 @@ TEST(FineTuningRun, GraphModeHasTheBitsOfEagerMode) {
 
 TEST(FineTuningRun, InTwoPartsItIsTheUnbrokenRun) {
   const DataPair data = few_digits();
-  for (const OptimizerInfo& info : optimizers()) {
+  for (const OptimizerInfo& info : train::optimizers()) {
     for (const bool graph : {false, true}) {
       const data::TempFolder folder;
       RunOptions options = fine_tuning_run(info.kind, graph);

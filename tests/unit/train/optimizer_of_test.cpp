@@ -41,7 +41,7 @@ TEST(UsualOptions, AreThoseOfTheOptimizer) {
 }
 
 TEST(Optimizers, AreInTheOrderOfTheirKinds) {
-  for (const OptimizerInfo& info : optimizers()) {
+  for (const OptimizerInfo& info : train::optimizers()) {
     EXPECT_EQ(&info_of(info.kind), &info) << info.name;
     EXPECT_EQ(usual_options(info.kind).kind, info.kind);
   }
@@ -57,7 +57,7 @@ TEST(Optimizers, ReadWhatTheirOptionsHave) {
 }
 
 TEST(ParseOptimizer, KnowsTheNamesThatItGives) {
-  for (const OptimizerInfo& info : optimizers()) {
+  for (const OptimizerInfo& info : train::optimizers()) {
     EXPECT_EQ(parse_optimizer(info.name), info.kind);
     EXPECT_STREQ(name_of(info.kind), info.name);
   }

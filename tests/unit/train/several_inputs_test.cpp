@@ -26,10 +26,10 @@ using test::two_tower_loss_of;
 using test::TwoTowers;
 using testing::HasSubstr;
 
-const Batch kExamples = two_tower_batch(5, 22);
+const Batch kTowerExamples = two_tower_batch(5, 22);
 
-struct Training {
-  explicit Training(bool graph, const std::vector<std::string>& metrics = {"loss"}) {
+struct TowerTraining {
+  explicit TowerTraining(bool graph, const std::vector<std::string>& metrics = {"loss"}) {
     manual_seed(1);
     net = std::make_unique<TwoTowers>();
     adam = std::make_unique<optim::Adam>(net->parameters(), optim::AdamOptions{.lr = 0.01});
@@ -40,15 +40,16 @@ struct Training {
                      .graph = graph});
   }
 
-  data::TensorBatches loader{kExamples.inputs, kExamples.labels, {.batch_size = 8, .seed = 5}};
+  data::TensorBatches loader{
+      kTowerExamples.inputs, kTowerExamples.labels, {.batch_size = 8, .seed = 5}};
   std::unique_ptr<TwoTowers> net;
   std::unique_ptr<optim::Adam> adam;
   std::unique_ptr<Model> model;
 };
 
-TEST(SeveralInputs, AModelTrainsAndEvaluates) {
+TEST(SeveralInputsFit, AModelTrainsAndEvaluates) {
   for (const bool graph : {false, true}) {
-    Training training(graph);
+    TowerTraining training(graph);
     const double before = training.model->eval(training.loader).at("loss");
     const FitResult result =
         training.model->fit(12, training.loader, {.validation = &training.loader});
@@ -58,23 +59,23 @@ TEST(SeveralInputs, AModelTrainsAndEvaluates) {
   }
 }
 
-TEST(SeveralInputs, GraphModeHasTheSameBits) {
-  Training eager(false);
-  Training graph(true);
+TEST(SeveralInputsFit, GraphModeHasTheSameBits) {
+  TowerTraining eager(false);
   eager.model->fit(2, eager.loader);
+  TowerTraining graph(true);  // seeds dropout like the first
   graph.model->fit(2, graph.loader);
   EXPECT_TRUE(amp::everything(*eager.net, *eager.adam) == amp::everything(*graph.net, *graph.adam));
 }
 
 // A checkpoint has the tied weight and its state once, and the training goes on bit for bit.
-TEST(SeveralInputs, ATrainingResumes) {
-  Training whole(false);
+TEST(SeveralInputsFit, ATrainingResumes) {
+  TowerTraining whole(false);
   whole.model->fit(4, whole.loader);
   const data::TempFolder folder;
-  Training first(false);
+  TowerTraining first(false);
   ModelCheckpoint writes({.folder = folder.path()});
   first.model->fit(2, first.loader, {.callbacks = {&writes}});
-  Training second(false);
+  TowerTraining second(false);
   ModelCheckpoint continues({.folder = folder.path()});
   second.model->fit(4, second.loader, {.callbacks = {&continues}, .resume = folder.path()});
   EXPECT_TRUE(amp::everything(*second.net, *second.adam) ==
@@ -82,7 +83,7 @@ TEST(SeveralInputs, ATrainingResumes) {
   EXPECT_EQ(second.net->next.weight().impl(), second.net->words.weight().impl());
 }
 
-TEST(SeveralInputs, ATiedWeightIsInAFileOnce) {
+TEST(SeveralInputsFit, ATiedWeightIsInAFileOnce) {
   const data::TempFolder folder;
   const TwoTowers net;
   const std::string path = folder.path("net.safetensors");
@@ -98,8 +99,8 @@ TEST(SeveralInputs, ATiedWeightIsInAFileOnce) {
   EXPECT_EQ(third.words.weight().to_vector<float>(), net.words.weight().to_vector<float>());
 }
 
-TEST(SeveralInputs, MetricsReadTheOutputThatTheLossSets) {
-  Training training(false, {"loss", "accuracy"});
+TEST(SeveralInputsFit, MetricsReadTheOutputThatTheLossSets) {
+  TowerTraining training(false, {"loss", "accuracy"});
   // The first labels are numbers, not classes.
   EXPECT_THROW(training.model->eval(training.loader), ArgumentError);
   nn::Linear net(2, 3);
@@ -120,9 +121,9 @@ TEST(SeveralInputs, MetricsReadTheOutputThatTheLossSets) {
                         "give"));
 }
 
-TEST(SeveralInputs, ModelsPredictAllResults) {
-  Training training(false);
-  const nn::Tensors results = training.model->predict(kExamples.inputs);
+TEST(SeveralInputsFit, ModelsPredictAllResults) {
+  TowerTraining training(false);
+  const nn::Tensors results = training.model->predict(kTowerExamples.inputs);
   ASSERT_EQ(results.size(), 3U);
   for (const Tensor& result : results) {
     EXPECT_EQ(result.dtype(), DType::kF32);
@@ -131,7 +132,7 @@ TEST(SeveralInputs, ModelsPredictAllResults) {
 }
 
 // The lengths of sequences are a second input.
-TEST(SeveralInputs, SequencesComeWithTheirLengths) {
+TEST(SeveralInputsFit, SequencesComeWithTheirLengths) {
   class Counts final : public nn::Module {
    public:
     Counts() { add("fc", fc); }

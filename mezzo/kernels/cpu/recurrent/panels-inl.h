@@ -54,16 +54,26 @@ void pack_panel(const MatrixView<T>& m, std::int64_t first, float* out) {
   }
 }
 
+// The panel that is multiplied next, and what of it is prefetched: `ahead` bytes per term, from
+// byte `first` on.
+struct NextPanel {
+  const float* panel;
+  std::int64_t first;
+  std::int64_t ahead;
+};
+
 // out[r][0 .. panel_columns()) = rows[r] * panel, for R rows of `terms` values. Each sum is added
 // up in the order of its terms, whatever R is.
 template <int R>
-void multiply_panel_rows(const float* rows, std::int64_t terms, const float* panel, float* out) {
+void multiply_panel_rows(const float* rows, std::int64_t terms, const float* panel, float* out,
+                         const NextPanel& next) {
   F32Vec low[R];
   F32Vec high[R];
 #pragma GCC unroll 8
   for (int r = 0; r < R; ++r) low[r] = high[r] = hn::Zero(F32());
   const std::int64_t step = lanes();
   for (std::int64_t k = 0; k < terms; ++k) {
+    prefetch(next.panel, next.first + k * next.ahead);
     const auto a = load(panel + 2 * k * step);
     const auto b = load(panel + (2 * k + 1) * step);
 #pragma GCC unroll 8
@@ -80,23 +90,25 @@ void multiply_panel_rows(const float* rows, std::int64_t terms, const float* pan
   }
 }
 
-// multiply_panel_rows() for any number of dense rows.
+// multiply_panel_rows() for any number of dense rows. The panel `next`, which is multiplied after
+// this one, is prefetched on the way: all panels together are larger than the second-level cache,
+// and are read once per step.
 inline void multiply_panel(const float* rows, std::int64_t count, std::int64_t terms,
-                           const float* panel, float* out) {
+                           const float* panel, const float* next, float* out) {
   const std::int64_t width = panel_columns();
+  const std::int64_t groups = std::max<std::int64_t>(1, count / kPanelRows);
+  NextPanel part{next, 0, width * static_cast<std::int64_t>(sizeof(float)) / groups};
   std::int64_t r = 0;
-  for (; r + kPanelRows <= count; r += kPanelRows) {
-    multiply_panel_rows<kPanelRows>(rows + r * terms, terms, panel, out + r * width);
-  }
-  for (; r + 4 <= count; r += 4) {
-    multiply_panel_rows<4>(rows + r * terms, terms, panel, out + r * width);
-  }
-  for (; r + 2 <= count; r += 2) {
-    multiply_panel_rows<2>(rows + r * terms, terms, panel, out + r * width);
-  }
-  for (; r < count; ++r) {
-    multiply_panel_rows<1>(rows + r * terms, terms, panel, out + r * width);
-  }
+  const auto multiply = [&]<int R>() {
+    for (; r + R <= count; r += R) {
+      multiply_panel_rows<R>(rows + r * terms, terms, panel, out + r * width, part);
+      part.first += terms * part.ahead;
+    }
+  };
+  multiply.template operator()<kPanelRows>();
+  multiply.template operator()<4>();
+  multiply.template operator()<2>();
+  multiply.template operator()<1>();
 }
 
 }  // namespace mezzo::HWY_NAMESPACE

@@ -124,11 +124,13 @@ void run_steps(const kernels::Sequences& sequences, const T* weight, std::int64_
   for (std::int64_t k = 0; k < sequences.steps(); ++k) {
     const std::int64_t position = sequences.at(k);
     const std::int64_t active = sequences.active(position);
-    const auto block_of_step = [&](std::int64_t block) HWY_ATTR {
+    const auto block_of_step = [&](std::int64_t block, std::int64_t next_block) HWY_ATTR {
       float* const sum = sums + block * kGates * sum_step;
       for (std::int64_t gate = 0; gate < kGates; ++gate) {
-        multiply_panel(rows.read(), active, h, panels + (block * kGates + gate) * h * width,
-                       sum + gate * sum_step);
+        const float* panel = panels + (block * kGates + gate) * h * width;
+        const float* next =
+            gate + 1 < kGates ? panel + h * width : panels + next_block * kGates * h * width;
+        multiply_panel(rows.read(), active, h, panel, next, sum + gate * sum_step);
       }
       const std::int64_t first = block * width;
       for (std::int64_t row = 0; row < active; ++row) {
@@ -141,7 +143,9 @@ void run_steps(const kernels::Sequences& sequences, const T* weight, std::int64_
     };
     parallel_for(blocks, grain_of_blocks(active * kGates * h * width),
                  [&](std::int64_t begin, std::int64_t end) {
-                   for (std::int64_t block = begin; block < end; ++block) block_of_step(block);
+                   for (std::int64_t block = begin; block < end; ++block) {
+                     block_of_step(block, block + 1 < end ? block + 1 : begin);
+                   }
                  });
     if (active > 0) rows.turn();
   }
@@ -170,9 +174,11 @@ void run_steps_back(const kernels::Sequences& sequences, const T* weight, std::i
   const Tensor products = scratch({blocks, batch, width}, DType::kF32);
   auto* sums = products.mutable_data<float>();
   // Adds the products of the gradients of a step's gates, in `count` rows, to the state's gradient.
-  const auto add_products = [&](std::int64_t block, std::int64_t count) HWY_ATTR {
+  const auto add_products = [&](std::int64_t block, std::int64_t next_block,
+                                std::int64_t count) HWY_ATTR {
     float* const sum = sums + block * batch * width;
-    multiply_panel(rows.read(), count, terms, panels + block * terms * width, sum);
+    multiply_panel(rows.read(), count, terms, panels + block * terms * width,
+                   panels + next_block * terms * width, sum);
     for (std::int64_t row = 0; row < count; ++row) {
       float* to = grad_state + sequences.in_row(row) * h + block * width;
       for_row(std::min(width, h - block * width), [&](std::int64_t u, auto part) HWY_ATTR {
@@ -184,8 +190,8 @@ void run_steps_back(const kernels::Sequences& sequences, const T* weight, std::i
   for (std::int64_t k = sequences.steps(); k-- > 0;) {
     const std::int64_t position = sequences.at(k);
     const std::int64_t active = sequences.active(position);
-    const auto block_of_step = [&](std::int64_t block) HWY_ATTR {
-      add_products(block, later);
+    const auto block_of_step = [&](std::int64_t block, std::int64_t next_block) HWY_ATTR {
+      add_products(block, next_block, later);
       const std::int64_t first = block * width;
       for (std::int64_t row = 0; row < active; ++row) {
         const std::int64_t n = sequences.in_row(row);
@@ -197,14 +203,17 @@ void run_steps_back(const kernels::Sequences& sequences, const T* weight, std::i
     };
     parallel_for(blocks, grain_of_blocks(std::max(active, later) * terms * width),
                  [&](std::int64_t begin, std::int64_t end) {
-                   for (std::int64_t block = begin; block < end; ++block) block_of_step(block);
+                   for (std::int64_t block = begin; block < end; ++block) {
+                     block_of_step(block, block + 1 < end ? block + 1 : begin);
+                   }
                  });
     rows.turn();
     later = active;
   }
   parallel_for(blocks, grain_of_blocks(later * terms * width),
                [&](std::int64_t begin, std::int64_t end) {
-                 for (std::int64_t block = begin; block < end; ++block) add_products(block, later);
+                 for (std::int64_t block = begin; block < end; ++block)
+                   add_products(block, block, later);
                });
 }
 
