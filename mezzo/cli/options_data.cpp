@@ -15,7 +15,7 @@ void add_tokens_option(CLI::App& command, train::RunOptions& run) {
 }
 
 void add_batch_size_option(CLI::App& command, SharedOptions& options) {
-  command.add_option("--batch-size", options.run.batch_size, "Images, or sequences, per step")
+  command.add_option("--batch-size", options.run.batch_size, "Examples per step")
       ->capture_default_str()
       ->group(heading::kData);
 }

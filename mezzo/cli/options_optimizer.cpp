@@ -49,7 +49,7 @@ std::string text_of_default(const std::optional<Value>& value) {
   return value.has_value() ? text_of_default(*value) : "";
 }
 
-// The defaults of a setting: `sgd, rmsprop: 0.01; lion: 0.0001`.
+// The defaults of a setting: `0.01; lion: 0.0001`. The first is that of all that are not named.
 template <class Value>
 std::string defaults_of(Value Info::*setting) {
   std::vector<std::pair<std::string, std::string>> defaults;  // each with those that have it
@@ -66,9 +66,16 @@ std::string defaults_of(Value Info::*setting) {
   }
   std::string text;
   for (const auto& [value, names] : defaults) {
-    text += concat(text.empty() ? "" : "; ", names, ": ", value);
+    text += text.empty() ? value : concat("; ", names, ": ", value);
   }
   return text;
+}
+
+// The default of the first optimizer that reads the setting, where the others' would not fit.
+template <class Value>
+std::string usual_of(Value Info::*setting) {
+  const std::string all = defaults_of(setting);
+  return all.substr(0, all.find(';'));
 }
 
 // Parses `fc=0.1`. The pattern may contain `=`.
@@ -136,10 +143,11 @@ void add_optimizer_options(CLI::App& command, SharedOptions& options) {
     add(command.add_option(name, value, concat(help, " (", defaults_of(setting), ")")));
   };
   add_setting("--lr", said.lr, "Learning rate", &Info::lr);
-  add_setting("--momentum", said.momentum, "Momentum", &Info::momentum);
+  add(command.add_option("--momentum", said.momentum,
+                         "Momentum (" + usual_of(&Info::momentum) + ")"));
   add(command.add_flag("--nesterov", said.nesterov,
                        "Nesterov momentum of " + names_of_readers(&Info::nesterov)));
-  add_setting("--betas", said.betas, "Betas", &Info::betas);
+  add(command.add_option("--betas", said.betas, "Betas (" + usual_of(&Info::betas) + ")"));
   add_setting("--eps", said.eps, "Epsilon", &Info::eps);
   add_setting("--weight-decay", said.weight_decay, "Decay", &Info::weight_decay);
   add(command.add_option("--clip", said.clip, "Max gradient norm (none)"));
