@@ -98,7 +98,7 @@ void run_bench(BenchOptions options) {
 void add_bench(CLI::App& app) {
   CLI::App* command = app.add_subcommand("bench", "Time training steps on generated input");
   auto options = std::make_shared<BenchOptions>();
-  add_precision_options(*command, *options);
+  add_precision_options(*command, *options, OfferedModels::kAll);
   add_loss_scale_option(*command, *options);
   add_size(*command, "--image-size", options->run.image_size,
            "Height and width (the model's default)")

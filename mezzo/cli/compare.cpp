@@ -180,7 +180,7 @@ void add_compare(CLI::App& app) {
   CLI::App* command =
       app.add_subcommand("compare", "Train a model once per level, from the same weights");
   auto options = std::make_shared<CompareOptions>();
-  add_precision_options_but_level(*command, *options);
+  add_precision_options_but_level(*command, *options, OfferedModels::kForImages);
   offer(command->add_option("--levels", options->levels,
                             "Levels to compare, with a dtype if not --dtype: O0,O2,O2/f16"),
         level_words())

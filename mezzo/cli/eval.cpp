@@ -114,7 +114,7 @@ void run_eval(const EvalOptions& options) {
 void add_eval(CLI::App& app) {
   CLI::App* command = app.add_subcommand("eval", "Loss and accuracy of saved weights");
   auto options = std::make_shared<EvalOptions>();
-  add_precision_options(*command, *options);
+  add_precision_options(*command, *options, OfferedModels::kForImages);
   offer_files(command->add_option("--weights", options->run.fine_tuning.weights,
                                   "safetensors file, checkpoint or folder of checkpoints"))
       ->required()

@@ -53,7 +53,7 @@ void run_export(const ExportOptions& options) {
 void add_export(CLI::App& app) {
   CLI::App* command = app.add_subcommand("export", "A network as an ONNX file");
   auto options = std::make_shared<ExportOptions>();
-  add_model_option(*command, options->run);
+  add_model_option(*command, options->run, OfferedModels::kAll);
   offer_files(command->add_option(
       "--weights", options->run.fine_tuning.weights,
       "safetensors file, checkpoint or folder of checkpoints (initial weights of --seed)"));

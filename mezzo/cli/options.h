@@ -69,12 +69,17 @@ struct SharedOptions {
   train::RunOptions parsed() const;
 };
 
+// What --model offers: every model, or only those that read images, as the data sets of the command
+// do.
+enum class OfferedModels : std::uint8_t { kAll, kForImages };
+
 // --model
-void add_model_option(CLI::App& command, train::RunOptions& run);
+void add_model_option(CLI::App& command, train::RunOptions& run, OfferedModels offered);
 // --model --amp --dtype --keep-f32 --lower --keep-batchnorm-fp32: a model and its precision.
-void add_precision_options(CLI::App& command, SharedOptions& options);
+void add_precision_options(CLI::App& command, SharedOptions& options, OfferedModels offered);
 // Like add_precision_options(), without --amp, for a command that takes several levels.
-void add_precision_options_but_level(CLI::App& command, SharedOptions& options);
+void add_precision_options_but_level(CLI::App& command, SharedOptions& options,
+                                     OfferedModels offered);
 // --loss-scale
 void add_loss_scale_option(CLI::App& command, SharedOptions& options);
 // --data --image-size --bad-images --workers: the images and their size.

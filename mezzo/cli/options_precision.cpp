@@ -1,6 +1,9 @@
 // Options for a model and its precision.
 #include <charconv>
 #include <limits>
+#include <vector>
+
+#include <fmt/ranges.h>
 
 #include "mezzo/cli/offered_values.h"
 #include "mezzo/cli/option_words.h"
@@ -84,21 +87,25 @@ void set_precision(const SharedOptions& options, train::RunOptions& run) {
   run.loss_scale = parse_loss_scale(options.loss_scale);
 }
 
-void add_model_option(CLI::App& command, train::RunOptions& run) {
-  std::string names;
-  for (const std::string& name : models::names()) names += (names.empty() ? "" : ", ") + name;
-  offer(command.add_option("--model", run.model, names), models::names())
+void add_model_option(CLI::App& command, train::RunOptions& run, OfferedModels offered) {
+  std::vector<std::string> names = models::names();
+  if (offered == OfferedModels::kForImages) {
+    std::erase_if(names,
+                  [](const auto& name) { return models::usual_config(name).is_for_tokens(); });
+  }
+  offer(command.add_option("--model", run.model, fmt::format("{}", fmt::join(names, ", "))), names)
       ->capture_default_str()
       ->group(heading::kModel);
 }
 
-void add_precision_options_but_level(CLI::App& command, SharedOptions& options) {
-  add_model_option(command, options.run);
+void add_precision_options_but_level(CLI::App& command, SharedOptions& options,
+                                     OfferedModels offered) {
+  add_model_option(command, options.run, offered);
   add_rule_options(command, options);
 }
 
-void add_precision_options(CLI::App& command, SharedOptions& options) {
-  add_model_option(command, options.run);
+void add_precision_options(CLI::App& command, SharedOptions& options, OfferedModels offered) {
+  add_model_option(command, options.run, offered);
   add_level_option(command, options);
   add_rule_options(command, options);
 }

@@ -98,7 +98,7 @@ void add_plan(CLI::App& app) {
   // Not "model": CLI11 2.4 takes a positional for the option of the same name.
   CLI::Option* network = offer(
       command->add_option("network", options->run.model, "Network, as --model"), models::names());
-  add_precision_options(*command, *options);
+  add_precision_options(*command, *options, OfferedModels::kAll);
   network->excludes("--model");
   add_freeze_option(*command, *options);
   add_size(*command, "--image-size", options->run.image_size,

@@ -129,7 +129,7 @@ void run_train(TrainOptions options) {
 void add_train(CLI::App& app) {
   CLI::App* command = app.add_subcommand("train", "Train a model");
   auto options = std::make_shared<TrainOptions>();
-  add_precision_options(*command, *options);
+  add_precision_options(*command, *options, OfferedModels::kForImages);
   add_loss_scale_option(*command, *options);
   add_beginning_options(*command, *options);
   add_training_data_options(*command, *options);
