@@ -75,8 +75,10 @@ class Recurrent : public Module {
 // Called with a tensor, the result is that of Recurrent::forward(). Called with a list of tensors,
 // lstm({x, lengths, h0, c0}), of which all but the first may be undefined or left out (with x alone
 // it is lstm(Tensors{x})), the results are {sequence, h_n, c_n}:
-//   lengths   integers [b] from 0 to t. Results past the end of a sequence are 0, and its bits are
-//             those that it has by itself. What x holds there must be finite, and has no influence.
+//   lengths   integers [b] from 0 to t. Results past the end of a sequence are 0. What x holds
+//             there must be finite, and has no influence. The steps of a sequence do not depend on
+//             other sequences; the product with x may add up in another order for another number of
+//             rows.
 //   h0, c0    [layers * d, b, h]: the states before the first step; zeros if undefined
 //   h_n, c_n  the same after the last step of each sequence, in f32
 //

@@ -53,6 +53,7 @@ std::vector<ErrorSample> attention_errors() {
       {{x, x, {{2, 5, 4, 8}}}, AttentionAttrs{}, "k has the shape [2, 3, 4, 8], v [2, 5, 4, 8]"},
       {{{{1, 3, 4, 8}}, x, x}, AttentionAttrs{}, "q has the shape [1, 3, 4, 8], k [2, 3, 4, 8]"},
       {{{{2, 3, 4, 0}}, {{2, 3, 4, 0}}, x}, AttentionAttrs{}, "there are no features"},
+      {{{{2, 3, 0, 8}}, x, x}, AttentionAttrs{}, "there are no heads in q of shape [2, 3, 0, 8]"},
       {{{{2, 4, 4, 8}}, x, x}, causal, "4 queries, but only 3 keys"},
       {{x, x, x, {{3, 1, 3, 3}}},
        AttentionAttrs{},
@@ -122,6 +123,7 @@ AttentionSizes check_attention(const Infer& infer, std::size_t first, const Atte
               k, ", v ", v, ". Only their last sizes may differ");
   infer.check(q[3] == k[3], "q has ", q[3], " features, k has ", k[3], ". Give both the same");
   infer.check(q[3] > 0, "there are no features in q of shape ", q, ". Leave it out");
+  infer.check(q[2] > 0, "there are no heads in q of shape ", q, ". Leave it out");
   infer.check(k[2] > 0 && q[2] % k[2] == 0, "the ", q[2], " heads of q cannot share ", k[2],
               " of k and v. Choose a number that divides them");
   infer.check(!attrs.causal || sizes.queries <= sizes.keys, "causal attention has ", sizes.queries,

@@ -1,6 +1,6 @@
 // Scaled dot product attention.
 //
-// Vaswani et al., "Attention is all you need", NeurIPS 2017. It is computed tile by tile, as in
+// Vaswani et al., "Attention is all you need", NeurIPS 2017. CPUs compute it tile by tile, as in
 // Dao, "FlashAttention-2: faster attention with better parallelism and work partitioning", 2023.
 #pragma once
 
@@ -12,7 +12,9 @@ namespace mezzo {
 
 struct AttentionOptions {
   // bool (true: the query may attend to the key), or floating (added to the scores); broadcast to
-  // [b, h, t, s]. Undefined: no mask.
+  // [b, h, t, s]. Undefined: no mask. Hide keys by false or -infinity: where every key of a query
+  // has a large finite negative number, such as -1e9, log-sum-exp in f32 has no digits left for
+  // their number, and gradients are wrong.
   Tensor mask{};
   // Query i sees keys 0 to i + (s - t) only: the last query sees all keys, so that a few queries
   // fit the keys of a cache. Needs t <= s. For t == s it is the same as counting from the first
@@ -28,13 +30,18 @@ struct AttentionOptions {
 //
 // q: [b, h, t, d]; k: [b, h_kv, s, d]; v: [b, h_kv, s, dv], of which h is a multiple of h_kv:
 // h / h_kv neighbouring heads of q share one of k and v (grouped queries). The result is
-// [b, h, t, dv], a view of a dense [b, t, h, dv]. dtypes of q, k and v are promoted.
+// [b, h, t, dv]. dtypes of q, k and v are promoted.
 //
-// Scores and the statistics of softmax are f32 (f64 for f64), and never rounded; nothing of size
-// t * s is kept for the gradient. A query that may attend to no key gets 0, and a gradient of 0.
-// Hidden keys and values must be finite all the same, since they are multiplied by 0. The gradient
-// with respect to a floating mask, and second derivatives, take memory of size t * s. Throws
-// ArgumentError for shapes that do not fit.
+// Scores and the statistics of softmax are f32 (f64 for f64), also in 16 bits and in a region. A
+// query that may attend to no key gets 0, and a gradient of 0. Hidden keys and values must be
+// finite all the same, since they are multiplied by 0. Throws ArgumentError for shapes that do not
+// fit.
+//
+// On CPUs the result is a view of a dense [b, t, h, dv], and nothing of size t * s is kept for the
+// gradient, but the gradient with respect to a floating mask, and second derivatives, take memory
+// of that size. On devices attention is composed of other operations: the result is dense, scores
+// and probabilities of size t * s are kept, and probabilities are rounded to the dtype of v for
+// their product with it.
 Tensor attention(const Tensor& q, const Tensor& k, const Tensor& v,
                  const AttentionOptions& options = {});
 

@@ -8,6 +8,7 @@
 #include "mezzo/ops/compare.h"
 #include "mezzo/ops/dispatcher/call.h"
 #include "mezzo/ops/matmul.h"
+#include "mezzo/ops/piecewise.h"
 #include "mezzo/ops/reduce.h"
 #include "mezzo/ops/select.h"
 #include "mezzo/ops/shape_ops.h"
@@ -19,6 +20,10 @@ namespace {
 // The score of a hidden key. It is finite, so that a row without any other score is not NaN, and so
 // low that exp() of its distance to every other score is 0.
 constexpr double kHiddenScore = -1e38;
+
+// The lowest score of a key that is not hidden: with a mask of the lowest f32, it would otherwise
+// be below that of a hidden key.
+constexpr double kLowestScore = -1e37;
 
 AttentionSizes attention_sizes_of(const AttentionOperands& x) {
   const auto rows_first = [](const Shape& s) { return Shape{s[0], s[2], s[1], s[3]}; };
@@ -65,12 +70,16 @@ Tensor attention_probabilities(const AttentionOperands& x, const Tensor& keys,
                                const AttentionAttrs& attrs) {
   // Scores of f16 operands may exceed the range of f16, and those of bf16 would lose half the bits
   // that distinguish two keys.
-  Tensor scores = matmul(x.q, keys, {.transpose_b = true, .f32_result = true}) * attrs.scale;
+  Tensor scores = matmul(x.q, keys, {.transpose_b = true, .f32_result = true});
+  // The region that lowers the product would round the scores, too.
+  const WithoutPrecisionHook outside;
+  scores = scores * attrs.scale;
   const Tensor hidden = hidden_keys(x, attrs);
   // -inf is taken out of a floating mask: a gradient of it would be NaN.
   if (is_floating_mask(x.mask)) {
-    const Tensor open = eq(x.mask.detach(), -std::numeric_limits<double>::infinity());
-    scores = scores + masked_fill(x.mask, open, 0);
+    const Tensor infinite = eq(x.mask.detach(), -std::numeric_limits<double>::infinity());
+    scores = clamp(scores + masked_fill(x.mask, infinite, 0), kLowestScore,
+                   std::numeric_limits<double>::infinity());
   }
   if (!hidden.defined()) return softmax(scores, -1);
   return masked_fill(softmax(masked_fill(scores, hidden, kHiddenScore), -1), hidden, 0);
@@ -86,6 +95,8 @@ Tensor kept_probabilities(const AttentionOperands& x, const AttentionAttrs& attr
 }
 
 Tensor times_if_given(const Tensor& x, const Tensor& factor) {
+  // Probabilities are rounded once, for the product with v.
+  const WithoutPrecisionHook outside;
   return factor.defined() ? x * factor : x;
 }
 

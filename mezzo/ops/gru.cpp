@@ -246,8 +246,10 @@ RecurrentResult gru_by_steps(const Tensor& gates, const RecurrentWeights& weight
   std::vector<Tensor> sequence(static_cast<std::size_t>(steps.count()));
   for (std::int64_t k = 0; k < steps.count(); ++k) {
     const std::int64_t t = steps.at(k);
-    const Tensor in = widen(at_step(gates, t));
     const Tensor m = state_product(h, weights, gates.dtype());
+    // A region lowers the product only: it would round the state at every step.
+    const WithoutPrecisionHook outside;
+    const Tensor in = widen(at_step(gates, t));
     const auto part = [&](std::int64_t gate) -> Tensor {
       return !m.defined() ? Tensor() : slice(m, -1, gate * size, (gate + 1) * size);
     };

@@ -288,8 +288,10 @@ RecurrentResult lstm_by_steps(const Tensor& gates, const RecurrentWeights& weigh
   std::vector<Tensor> sequence(static_cast<std::size_t>(steps.count()));
   for (std::int64_t k = 0; k < steps.count(); ++k) {
     const std::int64_t t = steps.at(k);
-    const Tensor sums =
-        sum_of_defined(widen(at_step(gates, t)), state_product(h, weights, gates.dtype()));
+    const Tensor m = state_product(h, weights, gates.dtype());
+    // A region lowers the product only: it would round the state at every step.
+    const WithoutPrecisionHook outside;
+    const Tensor sums = sum_of_defined(widen(at_step(gates, t)), m);
     const Tensor i = sigmoid(gate_of(sums, 0, size));
     const Tensor f = sigmoid(gate_of(sums, 1, size));
     const Tensor g = tanh(gate_of(sums, 2, size));

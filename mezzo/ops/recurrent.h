@@ -18,7 +18,8 @@ struct RecurrentWeights {
 
 struct RecurrentOptions {
   // [b], integers from 0 to t: the number of steps of each sequence; undefined: all have t. Results
-  // at later steps are 0, and the gates there are not read.
+  // at later steps are 0, and the gates there are not read. On devices and in StepByStep lengths
+  // are not checked, and gates at later steps must be finite: gradients multiply them by 0.
   Tensor lengths{};
   // The state before the first step, [b, h]; undefined: zeros.
   Tensor hidden{};
@@ -28,9 +29,11 @@ struct RecurrentOptions {
 };
 
 struct RecurrentResult {
-  Tensor sequence;  // [b, t, h]: the state h after every step, in the dtype of the gates
-  Tensor hidden;    // [b, h], f32 (f64 for f64 gates): h after the last step of each sequence
-  Tensor cell;      // the same of c; undefined for gru()
+  // [b, t, h]: the state h after every step, in the dtype to which gates and weight are promoted,
+  // or a region casts them; on devices and in StepByStep in that of the gates.
+  Tensor sequence;
+  Tensor hidden;  // [b, h], f32 (f64 for f64 gates): h after the last step of each sequence
+  Tensor cell;    // the same of c; undefined for gru()
 };
 
 // Long short-term memory (Hochreiter and Schmidhuber, "Long short-term memory", 1997, with the
@@ -41,9 +44,11 @@ struct RecurrentResult {
 //   h = o * tanh(c)
 //
 // gates: [b, t, 4h]. In 16 bits products are those of 16-bit numbers, h being rounded for them,
-// while sums, gates and c are f32. The bits of a sequence depend neither on the other sequences of
-// the batch nor on the number of threads. Throws ArgumentError for shapes that do not fit, and for
-// lengths outside [0, t].
+// while sums, gates and c are f32. On CPUs the bits of a sequence depend neither on the other
+// sequences of the batch nor on the number of threads. On devices and in StepByStep elementary
+// operations compute each step: in 16 bits h W^T + bias is rounded before it is added, and the bits
+// of a sequence may depend on the size of the batch. Throws ArgumentError for shapes that do not
+// fit, and on CPUs for lengths outside [0, t].
 RecurrentResult lstm(const Tensor& gates, const RecurrentWeights& weights,
                      const RecurrentOptions& options = {});
 

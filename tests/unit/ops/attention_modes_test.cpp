@@ -1,6 +1,8 @@
 // Tests attention in eager and graph mode, recomputed, in regions of mixed precision, and its
 // dropout and memory.
+#include <cmath>
 #include <functional>
+#include <limits>
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -14,6 +16,7 @@
 #include "mezzo/nn/linear.h"
 #include "mezzo/nn/recompute.h"
 #include "mezzo/ops/attention_attrs.h"
+#include "mezzo/ops/attention_by_ops.h"
 #include "mezzo/ops/dropout.h"
 #include "tests/unit/ops/attention_case.h"
 
@@ -136,6 +139,33 @@ TEST(AttentionModes, RegionsCastTheOperandsAndLeaveTheMask) {
     y.backward(ones(y.shape(), dtype));
     EXPECT_EQ(x.q.grad().dtype(), DType::kF32);
   }
+}
+
+// q k^T is 80,000 before it is scaled, and the mask is -1e9: f16 ends at 65,504.
+TEST(AttentionModes, ComposedScoresStayF32InARegion) {
+  const Tensor q = full({1, 1, 1, 8}, 100);
+  const Tensor k = reshape(from_values<float>({100, 96, 104}, {3, 1}) * ones({3, 8}), {1, 1, 3, 8});
+  const Tensor v = from_values<float>({1, 2, 3}, {1, 1, 3, 1});
+  const Tensor mask = from_values<float>({0, 0.5, -1e9}, {1, 1, 1, 3});
+  constexpr double kScale = 1e-4;
+  const double other = std::exp(0.5 - 3200 * kScale);  // next to 1, that of the first key
+  const double want = (1 + 2 * other) / (1 + other);
+  const amp::Autocast region(amp::Policy{.level = amp::Level::kO2, .lower = DType::kF16});
+  const Tensor y = attention_by_ops({q, k, v, mask, Tensor()}, {.scale = kScale});
+  EXPECT_EQ(y.dtype(), DType::kF16);
+  // Two probabilities and the result are rounded.
+  EXPECT_NEAR(y.item(), want, 2 * want * epsilon_of(DType::kF16));
+}
+
+TEST(AttentionModes, ComposedAttentionSeesALargeNegativeMaskBesideAHiddenKey) {
+  const Tensor q = test::random_tensor({1, 1, 2, 8}, 1);
+  const Tensor k = test::random_tensor({1, 1, 2, 8}, 2);
+  const Tensor v = from_values<float>({3, 5}, {1, 1, 2, 1});
+  constexpr float kLowest = std::numeric_limits<float>::lowest();
+  constexpr float kHidden = -std::numeric_limits<float>::infinity();
+  const Tensor mask = from_values<float>({kLowest, kHidden, kHidden, kLowest}, {1, 1, 2, 2});
+  const Tensor y = attention_by_ops({q, k, v, mask, Tensor()}, {});
+  EXPECT_EQ(y.to_vector<double>(), (Doubles{3, 5}));
 }
 
 TEST(AttentionModes, SixteenAndThirtyTwoBitsMix) {

@@ -7,6 +7,7 @@
 
 #include <gmock/gmock.h>
 
+#include "mezzo/amp/autocast.h"
 #include "mezzo/autograd/engine.h"
 #include "mezzo/core/random.h"
 #include "mezzo/ops/arithmetic.h"
@@ -233,6 +234,37 @@ TEST(Recurrent, SmallAdditionsToTheStateOf16BitsAreKept) {
   EXPECT_NEAR(exact.cell.item(), kMany * 0x1p-10, kMany * 0x1p-23);
   // 2^-10 itself is exact in bf16 but for the rounding of its atanh.
   EXPECT_NEAR(narrow.cell.item(), exact.cell.item(), exact.cell.item() * 0x1p-8);
+}
+
+// The same within a region, step by step: c and h approach 1 by 2^-10 of the distance per step.
+TEST(Recurrent, StatesStayF32StepByStepInARegion) {
+  constexpr std::int64_t kMany = 300;
+  for (const Kind& kind : kKinds) {
+    for (const DType dtype : kLowerDTypes) {
+      SCOPED_TRACE(concat(kind.name, " in ", dtype));
+      const Tensor gates = zeros({1, kMany, kind.gates});
+      auto* value = gates.mutable_data<float>();
+      for (std::int64_t t = 0; t < kMany; ++t, value += kind.gates) {
+        value[0] = kind.has_cell ? std::log(0x1p-10F) : 0;  // i
+        value[1] = 7;                                       // f or z: 1 - 2^-10
+        value[2] = 30;                                      // g or n: 1
+      }
+      const Tensor narrow = gates.astype(dtype);
+      const RecurrentWeights weights{zeros({kind.gates, 1}), {}};
+      const amp::Autocast region(amp::Policy{.level = amp::Level::kO2, .lower = dtype});
+      const RecurrentResult fused = kind.run(narrow, weights, {});
+      const StepByStep elementary;
+      const RecurrentResult steps = kind.run(narrow, weights, {});
+      EXPECT_EQ(steps.sequence.dtype(), fused.sequence.dtype());
+      EXPECT_EQ(steps.hidden.dtype(), DType::kF32);
+      // Each step may round a sum, a product and two functions differently.
+      const double allowed = 4 * kMany * epsilon_of(DType::kF32);
+      EXPECT_NEAR(steps.hidden.item(), fused.hidden.item(), allowed);
+      if (!kind.has_cell) continue;
+      EXPECT_EQ(steps.cell.dtype(), DType::kF32);
+      EXPECT_NEAR(steps.cell.item(), fused.cell.item(), allowed);
+    }
+  }
 }
 
 TEST(Recurrent, LengthsMayBe32Bits) {

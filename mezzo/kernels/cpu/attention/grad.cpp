@@ -271,6 +271,7 @@ class GradWorker {
     const AttentionSizes& s = problem_.sizes;
     const std::int64_t first = unit_.key_tile * kTileKeys;
     const std::int64_t keys = std::min(unit_.key_tiles * kTileKeys, s.keys - first);
+    if (keys <= 0) return;
     const std::int64_t key_head = unit_.head / s.group();
     const auto write = [&](const float* sums, std::int64_t width, float scale, const Tensor& grad,
                            std::int64_t n) HWY_ATTR {

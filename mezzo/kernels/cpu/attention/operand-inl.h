@@ -73,7 +73,8 @@ void copy_rows(const T* from, std::int64_t step, std::int64_t rows, std::int64_t
                std::int64_t width) {
   for (std::int64_t i = 0; i < rows; ++i, from += step, to += width) {
     if constexpr (std::is_same_v<T, Out>) {
-      std::memcpy(to, from, static_cast<std::size_t>(n) * sizeof(T));
+      // Rows without elements have no memory.
+      if (n > 0) std::memcpy(to, from, static_cast<std::size_t>(n) * sizeof(T));
     } else {
       for_row(n, [&](std::int64_t c, auto part)
                      HWY_ATTR { store(load(from + c, part), to + c, part); });

@@ -97,12 +97,15 @@ inline void multiply_panel(const float* rows, std::int64_t count, std::int64_t t
                            const float* panel, const float* next, float* out) {
   const std::int64_t width = panel_columns();
   const std::int64_t groups = std::max<std::int64_t>(1, count / kPanelRows);
-  NextPanel part{next, 0, width * static_cast<std::int64_t>(sizeof(float)) / groups};
+  const std::int64_t bytes = width * static_cast<std::int64_t>(sizeof(float));  // of a term
+  NextPanel part{next, 0, bytes / groups};
   std::int64_t r = 0;
   const auto multiply = [&]<int R>() {
     for (; r + R <= count; r += R) {
       multiply_panel_rows<R>(rows + r * terms, terms, panel, out + r * width, part);
       part.first += terms * part.ahead;
+      // Rows beyond the whole groups must not go past the next panel.
+      if (part.first + terms * part.ahead > terms * bytes) part = {next, 0, 0};
     }
   };
   multiply.template operator()<kPanelRows>();
