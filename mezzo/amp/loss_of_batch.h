@@ -67,6 +67,7 @@ class LossOfBatch {
 
   // The same loss with its own regions: for the modules that it calls, the network's own setting
   // as it is now, or else the policy, or else the caller's region; outside of them nothing is cast.
+  // A loss that has such regions already keeps them, and the policy is the caller's region.
   LossOfBatch with_regions(const nn::Module& net, const std::optional<Policy>& policy) const;
 
  private:

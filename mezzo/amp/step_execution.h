@@ -28,8 +28,7 @@ struct StepMode {
 };
 
 // Runs the body of a step on a batch; graph mode captures it once and replays it
-// (mezzo/graph/train_step.h). A
-// default-constructed object is empty, and converts to false.
+// (mezzo/graph/train_step.h). A default-constructed object is empty, and converts to false.
 class StepExecution {
  public:
   using Run = std::function<void(const StepBody& body, const StepMode& mode,

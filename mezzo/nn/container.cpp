@@ -31,6 +31,10 @@ Tensor ModuleList::forward(const Tensor&) {
   fail("ModuleList", "a list cannot be called. Call its modules, or use Sequential");
 }
 
-Tensors ModuleList::forward_all(const Tensors&) { return {forward(Tensor())}; }
+// Classes derived from a list may override forward() alone.
+Tensors ModuleList::forward_all(const Tensors& inputs) {
+  if (inputs.size() == 1) return Module::forward_all(inputs);
+  return {ModuleList::forward(Tensor())};
+}
 
 }  // namespace mezzo::nn

@@ -7,6 +7,7 @@
 #include <fnmatch.h>
 
 #include "mezzo/core/log.h"
+#include "mezzo/nn/called_with_one.h"
 #include "mezzo/ops/dispatcher/capture_hook.h"
 #include "mezzo/ops/dispatcher/grad_mode.h"
 
@@ -148,20 +149,36 @@ void Module::remove_forward_hook(const ForwardHook* hook) {
   std::erase_if(hooks_, [hook](const auto& entry) { return entry.get() == hook; });
 }
 
-Tensors Module::run_hooks(const Entered& entered, const Tensors& inputs,
-                          const ForwardHook::Forward& body) {
-  auto hooks = hooks_;  // hooks may remove themselves
-  if (entered.has_hook()) hooks.insert(hooks.begin(), *around_modules);
+namespace {
+
+constinit thread_local bool called_with_one = false;
+
+// Runs a module's forward pass inside of its hooks, which are copied, because they may remove
+// themselves.
+Tensors run_inside(Module& module, bool has_hook, const Tensors& inputs,
+                   const ForwardHook::Forward& body) {
+  auto hooks = module.forward_hooks();
+  if (has_hook) hooks.insert(hooks.begin(), *around_modules);
   if (without_precision) {
     std::erase_if(hooks, [](const auto& hook) { return hook->is_precision(); });
   }
   const std::function<Tensors(std::size_t, const Tensors&)> from = [&](std::size_t i,
                                                                        const Tensors& all) {
     if (i == hooks.size()) return body(all);
-    return hooks[i]->around(*this, all,
+    return hooks[i]->around(module, all,
                             [&, i](const Tensors& inner) { return from(i + 1, inner); });
   };
   return from(0, inputs);
+}
+
+}  // namespace
+
+bool is_called_with_one() { return called_with_one; }
+
+Tensors Module::run_hooks(const Entered& entered, const Tensors& inputs,
+                          const ForwardHook::Forward& body) {
+  const Scoped<bool> with_list(called_with_one, false);
+  return run_inside(*this, entered.has_hook(), inputs, body);
 }
 
 Tensor Module::run_hooks_of_one(const Entered& entered, const Tensor& x,
@@ -170,10 +187,12 @@ Tensor Module::run_hooks_of_one(const Entered& entered, const Tensor& x,
     check_arg(tensors.size() == 1, "module", "a forward hook of ", text_of(*this), " makes ",
               tensors.size(), " ", what, " of one. Keep their number");
   };
-  Tensors results = run_hooks(entered, {x}, [&](const Tensors& inputs) -> Tensors {
+  const auto body_of_one = [&](const Tensors& inputs) -> Tensors {
     check_one(inputs, "inputs");
     return {body(inputs.front())};
-  });
+  };
+  const Scoped<bool> with_one(called_with_one, true);
+  Tensors results = run_inside(*this, entered.has_hook(), {x}, body_of_one);
   check_one(results, "results");
   return std::move(results.front());
 }

@@ -9,6 +9,7 @@
 #include "mezzo/autograd/engine.h"
 #include "mezzo/core/random.h"
 #include "mezzo/core/scoped.h"
+#include "mezzo/nn/called_with_one.h"
 #include "mezzo/nn/keep_buffers.h"
 #include "mezzo/ops/cast.h"
 #include "mezzo/ops/dispatcher/call.h"
@@ -33,7 +34,10 @@ constinit thread_local const Module* running_again = nullptr;
 // Everything that a forward pass depended on besides its input.
 struct ForwardState final : RefCounted {
   explicit ForwardState(Module& of)
-      : module(of), random(default_generator().position()), parameters(of.parameters()) {
+      : module(of),
+        with_one(is_called_with_one()),
+        random(default_generator().position()),
+        parameters(of.parameters()) {
     if (const PrecisionHook* hook = precision_hook()) precision = hook->context();
     for (const Tensor& parameter : parameters) versions.push_back(parameter.version());
     of.apply([this](Module& part) { modes.push_back({&part, part.is_training()}); });
@@ -61,6 +65,7 @@ struct ForwardState final : RefCounted {
   };
 
   Module& module;
+  bool with_one;            // called with one tensor: forward() and forward_all() may differ
   std::vector<Mode> modes;  // modes of the module and all below it
   RandomPosition random;
   std::shared_ptr<const PrecisionContext> precision;  // null: nothing was cast
@@ -196,6 +201,11 @@ class CheckLeadsNowhereElse {
   std::unordered_set<const Node*> seen_;
 };
 
+Tensors call_again(const ForwardState& state, const Tensors& inputs) {
+  if (state.with_one) return {state.module(inputs.front())};
+  return state.module(inputs);
+}
+
 Tensors run_again(const ForwardState& state, const Tensors& inputs) {
   const KeepRandomPosition random;
   default_generator().set_position(state.random);
@@ -203,9 +213,9 @@ Tensors run_again(const ForwardState& state, const Tensors& inputs) {
   const KeepBuffers buffers(state.module);  // the module's own in-place changes of its buffers
   const RunningAgain running(state.module);
   const GradMode recording(true);
-  if (state.precision == nullptr) return state.module(inputs);
+  if (state.precision == nullptr) return call_again(state, inputs);
   Tensors results;
-  state.precision->run([&] { results = state.module(inputs); });
+  state.precision->run([&] { results = call_again(state, inputs); });
   return results;
 }
 

@@ -11,9 +11,9 @@ struct Sorted {
 };
 
 // The elements of x in ascending or descending order along an axis. Equal elements keep their
-// order, in both directions. NaN counts as the largest, as in PyTorch. x may have any dtype; the
-// gradient of a value goes to the element that it came from. Throws ArgumentError for an axis that
-// x does not have.
+// order, in both directions. NaN counts as the largest, as in PyTorch. x may have any dtype, but
+// devices tell integers apart only up to 2^53. The gradient of a value goes to the element that it
+// came from. Throws ArgumentError for an axis that x does not have.
 Sorted sort(const Tensor& x, std::int64_t axis = -1, bool descending = false);
 
 // The indices of sort() alone.

@@ -123,8 +123,9 @@ extern const OpDef softplus{
     .infer =
         [](Infer& infer) {
           const double beta = infer.attrs<SoftplusAttrs>().beta;
-          infer.check(std::isfinite(beta) && beta != 0, "beta is ", beta,
-                      ". Give a finite number that is not 0");
+          const auto narrow = static_cast<float>(beta);  // kernels compute in f32
+          infer.check(std::isfinite(narrow) && narrow != 0, "beta is ", beta,
+                      ". Give a number that is finite and not 0 in f32");
           infer_elementary(infer);
         },
     .backward =
@@ -142,8 +143,9 @@ extern const OpDef softplus{
           return all;
         },
     .errors = []() -> std::vector<ErrorSample> {
-      return {{{{{2}, 0, 3, true}}, SoftplusAttrs{}, "x must be floating-point, it is i64"},
-              {{{{2}}}, SoftplusAttrs{0}, "beta is 0. Give a finite number that is not 0"}};
+      return {
+          {{{{2}, 0, 3, true}}, SoftplusAttrs{}, "x must be floating-point, it is i64"},
+          {{{{2}}}, SoftplusAttrs{0}, "beta is 0. Give a number that is finite and not 0 in f32"}};
     },
     .ulps = 6,
 };

@@ -23,7 +23,7 @@ Tensor cos(const Tensor& x);
 
 // log(1 + exp(beta * x)) / beta, without overflow: x for large beta * x. PyTorch's `threshold`,
 // from which on its result is x, is not needed. Throws ArgumentError unless beta is finite and
-// not 0.
+// not 0 in f32.
 Tensor softplus(const Tensor& x, double beta = 1);
 
 // log(1 / (1 + exp(-x))), without the underflow of sigmoid() followed by log(): where 2^-24 is

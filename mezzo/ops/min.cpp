@@ -1,6 +1,7 @@
 #include "mezzo/ops/min.h"
 
 #include "mezzo/ops/arithmetic.h"
+#include "mezzo/ops/dispatcher/call.h"
 #include "mezzo/ops/indexing.h"
 #include "mezzo/ops/reduce.h"
 
@@ -22,10 +23,15 @@ Tensor with_sign(const Tensor& x) {
 
 }  // namespace
 
+// -x is exact, but a region at O2 would round it to 16 bits, where neighbours become equal.
 Tensor min(const Tensor& x, const Shape& axes, bool keepdim) {
+  const WithoutPrecisionHook outside;
   return reversed(max(reversed(with_sign(x)), axes, keepdim)).astype(x.dtype());
 }
 
-Tensor argmin(const Tensor& x, std::int64_t axis) { return argmax(reversed(with_sign(x)), axis); }
+Tensor argmin(const Tensor& x, std::int64_t axis) {
+  const WithoutPrecisionHook outside;  // as in min()
+  return argmax(reversed(with_sign(x)), axis);
+}
 
 }  // namespace mezzo

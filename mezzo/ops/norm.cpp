@@ -107,10 +107,12 @@ Tensor norm(const Tensor& x, double p, const Shape& axes, bool keepdim) {
   check_values("norm", x);
   check_arg(!std::isnan(p), "norm", "p is NaN. Give a number or an infinity");
   if (p == 2) return root_of_squares(x, axes, keepdim);
+  const WithoutPrecisionHook outside;  // at O2 a region would cast the powers to 16 bits
   return cast(other_norm(wide(x), p, axes, keepdim), x.dtype());
 }
 
 Tensor normalize(const Tensor& x, double p, std::int64_t axis, double eps) {
+  const WithoutPrecisionHook outside;  // a region's clamp in f16 would make eps 0
   check_values("normalize", x);
   check_arg(eps >= 0, "normalize", "eps must not be negative: ", eps, ". Use 1e-12");
   const Tensor values = wide(x);
@@ -139,12 +141,14 @@ Distances distances_of(const char* op, const Tensor& x, const Shape& axes,
 }  // namespace
 
 Tensor var(const Tensor& x, const Shape& axes, const VarianceOptions& options) {
+  const WithoutPrecisionHook outside;  // squares of 256 leave f16's range
   const Distances from_mean = distances_of("var", x, axes, options);
   const Tensor squares = from_mean.values * from_mean.values;
   return cast(sum(squares, axes, options.keepdim) / from_mean.divisor, x.dtype());
 }
 
 Tensor std(const Tensor& x, const Shape& axes, const VarianceOptions& options) {
+  const WithoutPrecisionHook outside;  // bf16 distances would have 8 bits
   const Distances from_mean = distances_of("std", x, axes, options);
   const Tensor root = norm(from_mean.values, 2, axes, options.keepdim);
   return cast(root / std::sqrt(from_mean.divisor), x.dtype());

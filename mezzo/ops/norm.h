@@ -1,8 +1,9 @@
 // Norms, variances and what is made of them.
 //
-// All of them compute 16-bit tensors in f32 or better and round the result once: squares of 256
-// leave f16's range, those of 0.0002 are 0 in it, and sums in bf16 stay where they are once they
-// are 256 times a term.
+// All of them compute 16-bit tensors in f32 or better, in regions of any level, too, and round the
+// result once: squares of 256 leave f16's range, those of 0.0002 are 0 in it, and sums in bf16 stay
+// where they are once they are 256 times a term. The 2-norm squares in f64 on CPUs but in f32 on
+// GPUs, where squares of magnitudes above 1.8e19 are infinite and those below 1e-23 vanish.
 #pragma once
 
 #include "mezzo/core/tensor.h"

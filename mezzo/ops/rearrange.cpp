@@ -1,6 +1,7 @@
 #include "mezzo/ops/rearrange.h"
 
 #include <algorithm>
+#include <limits>
 
 #include "mezzo/ops/shape_ops.h"
 #include "mezzo/ops/split_parts.h"
@@ -55,6 +56,9 @@ std::vector<Tensor> split(const Tensor& x, std::int64_t size, std::int64_t axis)
 std::vector<Tensor> chunk(const Tensor& x, std::int64_t chunks, std::int64_t axis) {
   check_arg(chunks > 0, "chunk", "the number of chunks is ", chunks, ". Give a positive one");
   const std::int64_t all = x.shape()[normalize_axis(axis, x.rank(), "chunk")];
+  constexpr std::int64_t kMostEmpty = 1 << 20;
+  check_arg(all > 0 || chunks <= kMostEmpty, "chunk", "an empty axis cannot have ", chunks,
+            " chunks. Give at most ", kMostEmpty);
   if (all == 0) return split(x, std::vector<std::int64_t>(chunks, 0), axis);
   return split(x, all / chunks + (all % chunks > 0 ? 1 : 0), axis);
 }
@@ -70,9 +74,11 @@ Tensor padding_like(const Tensor& x, std::size_t axis, std::int64_t count, doubl
 
 Tensor pad_axis(const Tensor& x, std::size_t axis, std::int64_t before, std::int64_t after,
                 double value) {
+  // The smallest integer has no negative.
+  constexpr std::int64_t kLeast = -std::numeric_limits<std::int64_t>::max();
   const std::int64_t size = x.shape()[axis];
-  const std::int64_t cut_before = std::max<std::int64_t>(0, -before);
-  const std::int64_t cut_after = std::max<std::int64_t>(0, -after);
+  const std::int64_t cut_before = std::max<std::int64_t>(0, -std::max(before, kLeast));
+  const std::int64_t cut_after = std::max<std::int64_t>(0, -std::max(after, kLeast));
   check_arg(cut_before <= size && cut_after <= size - cut_before, "pad", "axis ", axis, " has ",
             size, " elements, of which ", cut_before, " and ", cut_after,
             " cannot be cut off. Give fewer");

@@ -31,7 +31,7 @@ inline std::vector<Tensor> split(const Tensor& x, std::initializer_list<std::int
 
 // x in `chunks` parts of one size along an axis; the last one may be smaller, and there may be
 // fewer, as in PyTorch: 5 elements in 4 chunks give parts of 2, 2 and 1. Views. Throws
-// ArgumentError unless the number is positive.
+// ArgumentError unless the number is positive, and for more than 2^20 chunks of an empty axis.
 std::vector<Tensor> chunk(const Tensor& x, std::int64_t chunks, std::int64_t axis = 0);
 
 // x with `value`, rounded to its dtype, around it. `sides` has two numbers for each padded axis,

@@ -26,13 +26,13 @@ struct RopeOptions {
 // x: [..., d] with an even d and at least one axis more, floating-point; the result has its shape
 // and dtype and is row-major. Row j along `axis` has the position offset + j. Angles are f64,
 // their sines and cosines f32: an angle in 16 bits would be off by radians from position 256 on in
-// bf16. A row has the same bits whether it is computed alone, with its
-// offset, or among others. Throws ArgumentError for other shapes and dtypes, if theta is not
-// positive, or if the offset is beyond 2^53.
+// bf16. A row has the same bits whether it is computed alone, with its offset, or among others.
+// Throws ArgumentError for other shapes and dtypes, if theta is not positive, or if the offset is
+// beyond 2^53.
 Tensor rope(const Tensor& x, const RopeOptions& options = {});
 
 // The same with positions of one's own: integers [t], or [x.shape()[0], t] where each example has
-// its own. `offset` is added to them.
+// its own. `offset` is added to them. On CPUs it also throws ArgumentError for sums beyond 2^53.
 Tensor rope(const Tensor& x, const Tensor& positions, const RopeOptions& options = {});
 
 }  // namespace mezzo

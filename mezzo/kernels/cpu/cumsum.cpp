@@ -16,7 +16,7 @@ constexpr std::int64_t kMostLines = 64;
 template <class Sum, class T>
 Sum term(T value) {
   if constexpr (std::is_integral_v<Sum>) {
-    return value;
+    return static_cast<Sum>(value);
   } else {
     return static_cast<Sum>(static_cast<float>(value));
   }
@@ -26,7 +26,7 @@ Sum term(T value) {
 template <class T, class Sum>
 T rounded(Sum sum) {
   if constexpr (std::is_integral_v<Sum>) {
-    return sum;
+    return static_cast<T>(sum);
   } else {
     return T(static_cast<float>(sum));
   }
@@ -76,7 +76,8 @@ void cumsum_kernel(const KernelArgs& args) {
   visit_vector_dtype(args.input(0).dtype(), [&]<class T>() { run_cumsum<double, T>(args); });
 }
 
-void cumsum_of_integers(const KernelArgs& args) { run_cumsum<std::int64_t, std::int64_t>(args); }
+// Unsigned sums wrap around where signed ones would be undefined.
+void cumsum_of_integers(const KernelArgs& args) { run_cumsum<std::uint64_t, std::int64_t>(args); }
 
 }  // namespace
 

@@ -188,9 +188,10 @@ void scatter_add_kernel(const KernelArgs& args) {
   visit_vector_dtype(args.input(0).dtype(), [&]<class T>() { scatter_add_as<T, float>(args); });
 }
 
+// Unsigned sums wrap around where signed ones would be undefined.
 void scatter_add_integers(const KernelArgs& args) {
   visit_integer_dtype(args.input(0).dtype(),
-                      [&]<class T>() { scatter_add_as<T, std::int64_t>(args); });
+                      [&]<class T>() { scatter_add_as<T, std::uint64_t>(args); });
 }
 
 Support supports_floats(const KernelArgs& args) {

@@ -1,5 +1,6 @@
-// The 2-norm over any axes. Squares are summed in f64: it costs nothing where memory is the limit,
-// and neither overflows, as f32 does for elements beyond 1e19, nor loses the last of many terms.
+// The 2-norm over any axes. Squares are summed in f64: on CPUs it costs nothing where memory is the
+// limit, and neither overflows, as f32 does for elements beyond 1e19, nor loses the last of many
+// terms.
 #include <cmath>
 #include <vector>
 

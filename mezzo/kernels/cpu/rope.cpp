@@ -123,7 +123,14 @@ std::vector<std::int64_t> positions_of(const KernelArgs& args, std::int64_t leng
     const Tensor given = dense(args.input(1), Format::kContiguous);
     const auto* from = given.data<std::int64_t>();
     positions.assign(from, from + given.numel());
-    for (std::int64_t& position : positions) position += offset;
+    // Beyond 2^53 f64 cannot count, and near the ends of i64 the sum would overflow. The offset
+    // itself has been checked.
+    constexpr std::int64_t kMost = std::int64_t{1} << 53;
+    for (std::int64_t& position : positions) {
+      check_arg(position >= -kMost - offset && position <= kMost - offset, "rope", "position ",
+                position, " with offset ", offset, " is beyond 2^53. Give a smaller one");
+      position += offset;
+    }
   } else {
     positions.resize(static_cast<std::size_t>(length));
     std::iota(positions.begin(), positions.end(), offset);

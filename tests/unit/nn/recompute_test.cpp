@@ -117,6 +117,35 @@ TEST(Recompute, Nests) {
   EXPECT_TRUE(step(DType::kBf16, {"", "first"}) == kept);
 }
 
+// Its forward() differs from its forward_all(), which it inherits.
+template <class Base>
+class WithSkip final : public Base {
+ public:
+  WithSkip() { this->template emplace<Linear>(4, 4); }
+  Tensor forward(const Tensor& x) override { return (*this)[0](x) * x; }
+};
+
+template <class Net>
+std::vector<float> gradient_of_first(bool recomputed, bool in_list) {
+  manual_seed(5);
+  Net net;
+  if (recomputed) recompute(net);
+  const Tensor x = randn({3, 4});
+  sum(in_list ? net(Tensors{x})[0] : net(x)).backward();
+  return net.parameters()[0].grad().template to_vector<float>();
+}
+
+TEST(Recompute, CallsTheModuleAsItWasCalled) {
+  for (const bool in_list : {false, true}) {
+    EXPECT_EQ(gradient_of_first<WithSkip<Sequential>>(true, in_list),
+              gradient_of_first<WithSkip<Sequential>>(false, in_list));
+    EXPECT_EQ(gradient_of_first<WithSkip<ModuleList>>(true, in_list),
+              gradient_of_first<WithSkip<ModuleList>>(false, in_list));
+  }
+  EXPECT_NE(gradient_of_first<WithSkip<Sequential>>(true, false),
+            gradient_of_first<WithSkip<Sequential>>(true, true));
+}
+
 // A weight and an input that are used many times, in 16 bits.
 class ManyUses final : public Module {
  public:

@@ -73,6 +73,22 @@ TEST(Elementary, AnglesOfAnySizeAreReduced) {
   }
 }
 
+TEST(Elementary, BitsOfAnAngleDoNotDependOnItsNeighbours) {
+  for (const auto f : {&sin, &cos}) {
+    for (const float angle : {1.0F, 2.5F, 3000.1F, 7000.0F}) {
+      const float alone = of(f, {angle, 2})[0];
+      EXPECT_EQ(of(f, {angle, 7000})[0], alone) << angle;
+      EXPECT_EQ(of(f, {angle, NAN})[0], alone) << angle;
+    }
+  }
+}
+
+TEST(Elementary, SoftplusRefusesBetasThatVanishInF32) {
+  for (const double beta : {1e-60, 1e60}) {
+    EXPECT_THROW(softplus(ones({2}), beta), ArgumentError) << beta;
+  }
+}
+
 TEST(Elementary, LimitsAreThoseOfC) {
   EXPECT_THAT(of(log1p, {-1, -2, INFINITY, 0, 1e-30F, NAN}),
               ElementsAre(-INFINITY, IsNan(), INFINITY, 0, 1e-30F, IsNan()));

@@ -1,6 +1,8 @@
 // Tests gather, scatter_add and index_select beyond the sweep.
 #include "mezzo/ops/gather.h"
 
+#include <limits>
+
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -41,6 +43,21 @@ TEST(Gather, IntegersBeyondDoublesStayExact) {
   EXPECT_THAT(gather(x, 0, index).to_vector<std::int64_t>(), ElementsAre(large, large));
   EXPECT_THAT(scatter_add(x, 0, index, from_values(Ints{2, 4}, {2})).to_vector<std::int64_t>(),
               ElementsAre(large + 6, 1));
+}
+
+TEST(ScatterAdd, IntegersWrapAround) {
+  using Limits = std::numeric_limits<std::int64_t>;
+  const Tensor x = from_values(Ints{Limits::max()}, {1});
+  const Tensor one = from_values(Ints{1}, {1});
+  EXPECT_THAT(scatter_add(x, 0, zeros({1}, DType::kI64), one).to_vector<std::int64_t>(),
+              ElementsAre(Limits::min()));
+}
+
+TEST(IndexSelect, NamesThePlaceInTheResult) {
+  EXPECT_THAT(message_of([] {
+                index_select(zeros({2, 3}), 0, from_values(Ints{0, 5}, {2}));
+              }),
+              HasSubstr("index 3 is 5, out of range for 2"));
 }
 
 TEST(Gather, NamesAnIndexOutOfRange) {

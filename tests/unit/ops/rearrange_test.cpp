@@ -127,6 +127,18 @@ TEST(Pad, RefusesWhatDoesNotFit) {
               HasSubstr("[pad] axis 1 has 2 elements, of which 2 and 1 cannot be cut off"));
 }
 
+TEST(Pad, RefusesTheSmallestInteger) {
+  constexpr std::int64_t kLeast = std::numeric_limits<std::int64_t>::min();
+  EXPECT_THAT(message_of([] { pad(zeros({4}), {kLeast, 0}); }), HasSubstr("cannot be cut off"));
+  EXPECT_THAT(message_of([] { pad(zeros({4}), {0, kLeast}); }), HasSubstr("cannot be cut off"));
+}
+
+TEST(Chunk, RefusesCountlessEmptyParts) {
+  EXPECT_EQ(chunk(zeros({0}), 1 << 10).size(), 1U << 10);
+  EXPECT_THAT(message_of([] { chunk(zeros({0}), std::int64_t{1} << 60); }),
+              HasSubstr("[chunk] an empty axis cannot have 1152921504606846976 chunks"));
+}
+
 TEST(Pad, TheGradientLeavesThePaddingOut) {
   const Tensor x = ones({2, 2}).set_requires_grad(true);
   const Tensor loss = sum(pad(x, {1, -1}) * counted({2, 2}));
@@ -144,6 +156,12 @@ TEST(Cumsum, CountsIntegersAndMasksInI64) {
   const Tensor y = cumsum(mask, 0);
   EXPECT_EQ(y.dtype(), DType::kI64);
   EXPECT_THAT(y.to_vector<std::int64_t>(), ElementsAre(1, 1, 2));
+}
+
+TEST(Cumsum, IntegersWrapAround) {
+  using Limits = std::numeric_limits<std::int64_t>;
+  const Tensor x = from_values(std::vector<std::int64_t>{Limits::max(), 1}, {2});
+  EXPECT_THAT(cumsum(x, 0).to_vector<std::int64_t>(), ElementsAre(Limits::max(), Limits::min()));
 }
 
 TEST(Cumsum, SmallTermsSurviveLongSums) {

@@ -2,6 +2,7 @@
 #include "mezzo/ops/rope.h"
 
 #include <cmath>
+#include <limits>
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -11,12 +12,14 @@
 #include "mezzo/ops/arithmetic.h"
 #include "mezzo/ops/reduce.h"
 #include "mezzo/ops/shape_ops.h"
+#include "tests/unit/message_of.h"
 #include "tests/unit/threads.h"
 
 namespace mezzo {
 namespace {
 
 using testing::ElementsAre;
+using testing::HasSubstr;
 
 Tensor random_values(const Shape& shape) {
   manual_seed(3);
@@ -63,6 +66,20 @@ TEST(Rope, PositionsMayBeGiven) {
   const Tensor each = rope(x, from_values({4, 5, 6, 0, 1, 2}, {2, 3}));
   EXPECT_EQ(slice(each, 0, 0, 1).to_vector<float>(), slice(counted, 0, 0, 1).to_vector<float>());
   EXPECT_EQ(slice(each, 0, 1, 2).to_vector<float>(), slice(rope(x), 0, 1, 2).to_vector<float>());
+}
+
+TEST(Rope, RefusesPositionsThatF64CannotCount) {
+  using Limits = std::numeric_limits<std::int64_t>;
+  for (const std::int64_t position : {Limits::max(), Limits::min()}) {
+    const Tensor positions = from_values(std::vector<std::int64_t>{position}, {1});
+    for (const std::int64_t offset : {-1, 0, 1}) {
+      EXPECT_THAT(message_of([&] {
+                    rope(ones({1, 4}), positions, {.offset = offset});
+                  }),
+                  HasSubstr("is beyond 2^53"))
+          << position;
+    }
+  }
 }
 
 TEST(Rope, FarPositionsAreAsAccurateAsNearOnes) {

@@ -5,6 +5,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "mezzo/amp/autocast.h"
 #include "mezzo/autograd/engine.h"
 #include "mezzo/core/random.h"
 #include "mezzo/ops/argsort.h"
@@ -123,6 +124,13 @@ TEST(Min, TheGradientIsSharedByEqualElements) {
 TEST(Argmin, TheFirstOfEqualElementsCounts) {
   EXPECT_EQ(argmin(from_values({2.0F, 1.0F, 1.0F}, {3})).to_vector<std::int64_t>()[0], 1);
   EXPECT_EQ(argmin(from_values(Ints{2, 1, 1}, {3})).to_vector<std::int64_t>()[0], 1);
+}
+
+TEST(Argmin, RegionsDoNotRound) {
+  const Tensor x = from_values({1.001F, 1.0F}, {2});
+  const amp::Autocast region({.level = amp::Level::kO2, .lower = DType::kBf16});
+  EXPECT_EQ(argmin(x).to_vector<std::int64_t>()[0], 1);
+  EXPECT_EQ(min(full({2}, 1.001F)).item(), 1.001F);
 }
 
 }  // namespace

@@ -106,6 +106,19 @@ TEST(Variance, ALargeMeanDoesNotSpoilIt) {
   EXPECT_EQ(std(half).dtype(), DType::kF16);
 }
 
+TEST(Variance, RegionsDoNotRound) {
+  const Tensor x = from_values({-1000.0F, 1000.0F}, {2});
+  const Tensor odd = from_values({-1000.1F, 1000.1F}, {2});  // 1000 in f16
+  for (const amp::Level level : {amp::Level::kO2, amp::Level::kO3}) {
+    const amp::Autocast region({.level = level, .lower = DType::kF16});
+    EXPECT_EQ(var(x).item(), 2e6F);
+    EXPECT_NEAR(std(odd, {}, {.correction = 0}).item(), 1000.1, 1e-3);
+    EXPECT_NEAR(norm(full({16}, 100), 4).item(), 200, 1e-4);
+    EXPECT_THAT(normalize(zeros({1, 4})).to_vector<float>(), Each(0));
+    EXPECT_THAT(normalize(full({1, 4}, 1e-6), 1).to_vector<float>(), Each(0.25F));
+  }
+}
+
 TEST(Variance, TheGradientOfTheDeviationIsZeroForEqualElements) {
   const Tensor x = ones({4}).set_requires_grad(true);
   const Tensor loss = std(x);

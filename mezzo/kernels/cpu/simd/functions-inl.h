@@ -44,20 +44,11 @@ HWY_INLINE F32Vec erf(F32Vec x) {
   return hn::IfThenElse(hn::Gt(a, number(1.0F)), hn::CopySign(far, x), near);
 }
 
-// sin(x + quarters * pi / 2), within 2^-23. The quarter turns are subtracted in three parts, whose
-// first two have 8 and 11 bits: their products with up to 4096 quarters are exact. Larger angles
-// are left to the C library, element by element. The polynomials are minimax fits on [-pi/4, pi/4]
-// by Moshier, "Cephes mathematical library", 1989.
-HWY_INLINE F32Vec sine_of(F32Vec x, int quarters) {
-  constexpr float kMost = 6000.0F;
-  if (!hn::AllTrue(F32(), hn::Le(hn::Abs(x), number(kMost)))) {
-    alignas(64) float values[kMaxLanes];
-    hn::Store(x, F32(), values);
-    for (std::int64_t i = 0; i < lanes(); ++i) {
-      values[i] = quarters == 0 ? std::sin(values[i]) : std::cos(values[i]);
-    }
-    return hn::Load(F32(), values);
-  }
+// sin(x + quarters * pi / 2) for |x| up to 6000, within 2^-23. The quarter turns are subtracted in
+// three parts, whose first two have 8 and 11 bits: their products with up to 4096 quarters are
+// exact. The polynomials are minimax fits on [-pi/4, pi/4] by Moshier, "Cephes mathematical
+// library", 1989.
+HWY_INLINE F32Vec sine_of_small(F32Vec x, int quarters) {
   const hn::RebindToSigned<F32> i32;
   const auto n = hn::Round(hn::Mul(x, number(0.636619772F)));
   auto r = hn::NegMulAdd(n, number(0x1.92p+0F), x);
@@ -74,6 +65,24 @@ HWY_INLINE F32Vec sine_of(F32Vec x, int quarters) {
   const auto size = hn::IfThenElse(hn::RebindMask(F32(), is_odd), cosine, sine);
   const auto sign = hn::ShiftLeft<30>(hn::And(turns, hn::Set(i32, 2)));
   return hn::Xor(size, hn::BitCast(F32(), sign));
+}
+
+// The same for all x. Elements beyond 6000 are left to the C library, each for itself: the bits of
+// an element do not depend on its neighbours.
+HWY_INLINE F32Vec sine_of(F32Vec x, int quarters) {
+  constexpr float kMost = 6000.0F;
+  const auto is_small = hn::Le(hn::Abs(x), number(kMost));
+  const auto sines = sine_of_small(hn::IfThenElseZero(is_small, x), quarters);
+  if (hn::AllTrue(F32(), is_small)) return sines;
+  alignas(64) float angles[kMaxLanes];
+  alignas(64) float values[kMaxLanes];
+  hn::Store(x, F32(), angles);
+  hn::Store(sines, F32(), values);
+  for (std::int64_t i = 0; i < lanes(); ++i) {
+    if (std::abs(angles[i]) <= kMost) continue;
+    values[i] = quarters == 0 ? std::sin(angles[i]) : std::cos(angles[i]);
+  }
+  return hn::Load(F32(), values);
 }
 
 }  // namespace mezzo::HWY_NAMESPACE
