@@ -136,9 +136,9 @@ void add_optimizer_options(CLI::App& command, SharedOptions& options) {
     add(command.add_option(name, value, concat(help, " (", defaults_of(setting), ")")));
   };
   add_setting("--lr", said.lr, "Learning rate", &Info::lr);
-  add_setting("--momentum", said.momentum, "Momentum", &Info::momentum);
   add(command.add_flag("--nesterov", said.nesterov,
                        "Nesterov momentum of " + names_of_readers(&Info::nesterov)));
+  add_setting("--momentum", said.momentum, "Momentum", &Info::momentum);
   add_setting("--betas", said.betas, "Betas", &Info::betas);
   add_setting("--eps", said.eps, "Epsilon", &Info::eps);
   add_setting("--weight-decay", said.weight_decay, "Decay", &Info::weight_decay);

@@ -52,7 +52,7 @@ TEST_F(Tokens, PlanShowsTheResidualStream) {
     EXPECT_EQ(op["dtype"], "f32") << op["path"];
     ++sums;
   }
-  EXPECT_EQ(sums, 12);  // two in each layer
+  EXPECT_EQ(sums, 13);  // that of the positions, and two in each layer
   const Outcome graph = run("plan gpt-tiny --tokens 8 --graph");
   EXPECT_EQ(graph.status, 0) << graph.errors;
   EXPECT_THAT(graph.output, HasSubstr("on 2 sequences of 8 tokens\n"));
