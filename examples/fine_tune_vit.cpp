@@ -2,11 +2,14 @@
 // rates per group. A small network that tells digits apart stands for one that others have
 // trained; it becomes one that tells small digits from large ones. With torchvision's weights, make
 // the network with models::create("vit_b_16", {.num_classes = 2, .image_size = 224}) and read
-// vit_b_16.safetensors.
+// vit_b_16.safetensors. Its argument is the number of steps of each training: fine_tune_vit [STEPS]
 #include <cstdio>
+#include <cstdlib>
 #include <filesystem>
 #include <string>
 #include <vector>
+
+#include <unistd.h>
 
 #include "mezzo/mezzo.h"
 
@@ -15,9 +18,8 @@ using namespace mezzo;
 namespace {
 
 constexpr std::int64_t kBatch = 32;
-constexpr int kSteps = 400;
 
-models::ModelConfig task(std::int64_t classes) {
+models::ModelConfig config(std::int64_t classes) {
   return {.in_channels = 1, .num_classes = classes, .image_size = 28};
 }
 const models::VitOptions kSizes{.patch = 7, .layers = 3, .heads = 4, .width = 48, .hidden = 96};
@@ -25,25 +27,33 @@ const models::VitOptions kSizes{.patch = 7, .layers = 3, .heads = 4, .width = 48
 // 1 for digits from 5 on.
 Tensor large_or_small(const Tensor& labels) { return ge(labels, 5).astype(DType::kI64); }
 
+struct Task {
+  const char* name;
+  int steps;
+  bool two;  // small and large digits, instead of all ten
+};
+
 // Trains for some steps, and prints the losses at the beginning and the end.
-void train_some(const char* name, nn::Module& net, optim::Optimizer& optimizer, bool two) {
+void train_some(const Task& task, nn::Module& net, optim::Optimizer& optimizer) {
   const auto digits = data::open_dataset("digits", data::Split::kTrain);
   data::DataLoader loader(*digits, {.batch_size = kBatch, .drop_remainder = true, .seed = 1});
   amp::TrainStep step(net, nn::CrossEntropyLoss(), optimizer, amp::GradScaler({}, false),
                       {.policy = amp::Policy{.level = amp::Level::kO2}});
   data::Batch batch;
-  for (int i = 0; i < kSteps; ++i) {
+  for (int i = 0; i < task.steps; ++i) {
     if (!loader.next(batch)) loader.next(batch);  // the next epoch
-    const double loss = step(batch.images, two ? large_or_small(batch.labels) : batch.labels).loss;
-    if (i == 0 || i == kSteps - 1) std::printf("%s, step %d: loss %.3f\n", name, i + 1, loss);
+    const Tensor labels = task.two ? large_or_small(batch.labels) : batch.labels;
+    const double loss = step(batch.images, labels).loss;
+    const bool is_end = i == 0 || i == task.steps - 1;
+    if (is_end) std::printf("%s, step %d: loss %.3f\n", task.name, i + 1, loss);
   }
 }
 
 // The weights that someone else has trained.
-void make_weights(const std::string& path) {
-  models::Vit net(task(10), kSizes);
+void make_weights(const std::string& path, int steps) {
+  models::Vit net(config(10), kSizes);
   optim::AdamW optimizer(net.parameters(), {.lr = 1e-3});
-  train_some("ten digits", net, optimizer, false);
+  train_some({"ten digits", steps, false}, net, optimizer);
   io::write_safetensors(path, models::to_weight_file(net));
 }
 
@@ -57,12 +67,14 @@ std::vector<Tensor> trainable(nn::Module& net, const std::string& pattern) {
 
 }  // namespace
 
-int main() {
+int main(int argc, char** argv) {
   manual_seed(1);
-  const std::string path = std::filesystem::temp_directory_path() / "fine_tune_vit.safetensors";
-  make_weights(path);
+  const int steps = argc > 1 ? std::atoi(argv[1]) : 400;
+  const std::string path = std::filesystem::temp_directory_path() /
+                           ("fine_tune_vit_" + std::to_string(::getpid()) + ".safetensors");
+  make_weights(path, steps);
 
-  models::Vit net(task(2), kSizes);
+  models::Vit net(config(2), kSizes);
   const nn::LoadReport report =
       nn::load_matching(net, io::read_safetensors(path).tensors, {nn::head_of(net)});
   std::filesystem::remove(path);
@@ -78,5 +90,5 @@ int main() {
                                     optim::AdamWOptions{.lr = 2e-4, .weight_decay = 0.05});
   groups.push_back({trainable(net, "heads"), {.lr = 2e-3, .weight_decay = 0}});
   optim::AdamW optimizer(groups);
-  train_some("small or large", net, optimizer, true);
+  train_some({"small or large", steps, true}, net, optimizer);
 }

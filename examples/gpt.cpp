@@ -83,7 +83,8 @@ std::string continued(nn::Module& net, std::string text, int count) {
   for (int i = 0; i < count; ++i) {
     const auto t = std::min<std::int64_t>(std::ssize(text), kTokens);
     const Tensor logits = net(tokens_at(text, {text.size() - static_cast<std::size_t>(t)}, t));
-    text += static_cast<char>(argmax(slice(logits, 1, t - 1, t)).item());
+    text +=
+        static_cast<char>(static_cast<unsigned char>(argmax(slice(logits, 1, t - 1, t)).item()));
   }
   return text;
 }

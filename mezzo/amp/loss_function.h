@@ -55,6 +55,13 @@ concept ReportsPrecision = requires(const Loss& loss) {
   { loss.reads_16_bits() } -> std::same_as<bool>;
 };
 
+// `has_classes_last()`: true if the output is [..., classes] and the labels are [...], as those of
+// nn::NextTokenLoss. Metrics then get [n, classes] and [n].
+template <class Loss>
+concept ReportsClassAxis = requires(const Loss& loss) {
+  { loss.has_classes_last() } -> std::same_as<bool>;
+};
+
 // The loss of one batch, for combination with those of other batches.
 struct BatchLoss {
   double sum = 0;        // over all counted items
@@ -82,6 +89,7 @@ class LossFunction {
     if constexpr (ReportsReduction<Object>) adds_up_ = object.reduction() == Reduction::kSum;
     if constexpr (ReportsIgnored<Object>) ignore_index_ = object.ignore_index();
     if constexpr (ReportsPrecision<Object>) reads_16_bits_ = object.reads_16_bits();
+    if constexpr (ReportsClassAxis<Object>) has_classes_last_ = object.has_classes_last();
     if constexpr (ReportsCount<Object>) {
       const auto shared = std::make_shared<const Loss>(loss);
       sum_ = [shared](const Tensor& output, const Tensor& labels) {
@@ -109,6 +117,8 @@ class LossFunction {
   std::optional<std::int64_t> ignore_index() const { return ignore_index_; }
   // Whether 16-bit outputs need not be widened for this loss.
   bool reads_16_bits() const { return reads_16_bits_; }
+  // Whether the classes are the last axis of the output, not axis 1.
+  bool has_classes_last() const { return has_classes_last_; }
 
   // The loss of a batch as numbers on the host. output: [n, ...].
   BatchLoss of_batch(const Tensor& output, const Tensor& labels) const;
@@ -119,6 +129,7 @@ class LossFunction {
   Count count_;
   bool adds_up_ = false;
   bool reads_16_bits_ = false;
+  bool has_classes_last_ = false;
   std::optional<std::int64_t> ignore_index_{};
 };
 

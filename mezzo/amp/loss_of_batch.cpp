@@ -67,6 +67,7 @@ LossOfBatch LossOfBatch::of(LossFunction loss, nn::Module& net, std::optional<Po
   result.count_ = [shared](const Batch& batch) { return shared->count(only_labels(batch)); };
   result.adds_up_ = shared->adds_up();
   result.ignore_index_ = shared->ignore_index();
+  result.has_classes_last_ = shared->has_classes_last();
   result.has_regions_ = true;
   return result;
 }

@@ -63,6 +63,7 @@ class LossOfBatch {
   Tensor count(const Batch& batch) const;
   Tensor sum(Batch& batch) const { return sum_(batch); }
   std::optional<std::int64_t> ignore_index() const { return ignore_index_; }
+  bool has_classes_last() const { return has_classes_last_; }
   BatchLoss of_batch(Batch& batch) const;
 
   // The same loss with its own regions: for the modules that it calls, the network's own setting
@@ -77,6 +78,7 @@ class LossOfBatch {
   Function sum_;  // null unless there is a count
   Count count_;
   bool adds_up_ = false;
+  bool has_classes_last_ = false;
   bool has_regions_ = false;
   std::optional<std::int64_t> ignore_index_{};
 };

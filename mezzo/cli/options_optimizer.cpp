@@ -71,13 +71,6 @@ std::string defaults_of(Value Info::*setting) {
   return text;
 }
 
-// The default of the first optimizer that reads the setting, where the others' would not fit.
-template <class Value>
-std::string usual_of(Value Info::*setting) {
-  const std::string all = defaults_of(setting);
-  return all.substr(0, all.find(';'));
-}
-
 // Parses `fc=0.1`. The pattern may contain `=`.
 train::RateOf parse_rate_of(const std::string& text) {
   const std::size_t equals = text.rfind('=');
@@ -143,11 +136,10 @@ void add_optimizer_options(CLI::App& command, SharedOptions& options) {
     add(command.add_option(name, value, concat(help, " (", defaults_of(setting), ")")));
   };
   add_setting("--lr", said.lr, "Learning rate", &Info::lr);
-  add(command.add_option("--momentum", said.momentum,
-                         "Momentum (" + usual_of(&Info::momentum) + ")"));
   add(command.add_flag("--nesterov", said.nesterov,
                        "Nesterov momentum of " + names_of_readers(&Info::nesterov)));
-  add(command.add_option("--betas", said.betas, "Betas (" + usual_of(&Info::betas) + ")"));
+  add_setting("--momentum", said.momentum, "Momentum", &Info::momentum);
+  add_setting("--betas", said.betas, "Betas", &Info::betas);
   add_setting("--eps", said.eps, "Epsilon", &Info::eps);
   add_setting("--weight-decay", said.weight_decay, "Decay", &Info::weight_decay);
   add(command.add_option("--clip", said.clip, "Max gradient norm (none)"));

@@ -75,7 +75,7 @@ CapturedStep capture_step(const PlanOptions& options, const train::RunOptions& r
       });
   const Tensor input = train::zero_examples(example.shape, count, kCpuDevice);
   // The labels of a language model have the shape of its tokens.
-  const Tensor labels = example.predicts_tokens ? input : zeros({count}, DType::kI64);
+  const Tensor labels = zeros(example.predicts_tokens ? input.shape() : Shape{count}, DType::kI64);
   step(example.is_tokens() ? input : to_format(input, Format::kChannelsLast), labels);
   captured.net = std::move(net);
   return captured;

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <iterator>
+#include <limits>
 
 #include "mezzo/interchange/onnx_graph.h"
 #include "mezzo/interchange/onnx_ops.h"
@@ -147,7 +148,9 @@ std::string serialize(const nn::Module& net, const Names& names, const Trace& tr
   model.mutable_graph()->set_name("mezzo");
   fill_graph(*model.mutable_graph(), net, names, trace, other);
   std::string bytes;
-  if (!model.SerializeToString(&bytes)) {
+  // The size is compared first, because protobuf would print a line of its own.
+  const bool fits = model.ByteSizeLong() <= std::size_t{std::numeric_limits<int>::max()};
+  if (!fits || !model.SerializeToString(&bytes)) {
     fail<UnsupportedError>(
         "export",
         "the network is larger than an ONNX file can be: 2 GB. Save its weights as safetensors");

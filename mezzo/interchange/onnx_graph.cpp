@@ -164,7 +164,11 @@ void OnnxGraph::finish(const Tensor& output, const std::string& name) {
   }
   check_arg(is_result, "export", "the network's output, ", output,
             ", is not the result of an operation on its input. Return the result of one");
-  found->second = name;
+  // A tensor that differs in its memory format alone has the same name.
+  const std::string former = found->second;
+  for (auto& [tensor, known] : names_) {
+    if (known == former) known = name;
+  }
   outputs_.insert(name);
 }
 

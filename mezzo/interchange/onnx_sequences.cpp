@@ -102,7 +102,7 @@ std::string rope(OnnxGraph& graph, const TracedCall& call, const char* /*type*/)
   const auto& attrs = call.attrs.as<RopeAttrs>();
   const Shape& shape = call.inputs[0].shape();
   if (call.inputs[1].defined()) {
-    graph.refuse("has positions of its own. Give an offset to rope() instead");
+    graph.refuse("it has positions of its own. Give an offset to rope() instead");
   }
   graph.check_closed(0, static_cast<std::size_t>(attrs.axis));
   graph.check_closed(0, shape.rank() - 1);

@@ -64,6 +64,8 @@ class NextTokenLoss {
   Reduction reduction() const { return loss_.reduction(); }
   std::optional<std::int64_t> ignore_index() const { return loss_.ignore_index(); }
   static bool reads_16_bits() { return CrossEntropyLoss::reads_16_bits(); }
+  // True: metrics get the logits as [n, vocabulary] and the labels as [n], one row for each token.
+  static bool has_classes_last() { return true; }
   Tensor sum(const Tensor& logits, const Tensor& labels) const {
     return loss_.sum(flatten(logits, 0, -2), flatten(labels));
   }

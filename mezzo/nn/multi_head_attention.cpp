@@ -5,6 +5,7 @@
 #include "mezzo/nn/heads.h"
 #include "mezzo/nn/init.h"
 #include "mezzo/ops/attention.h"
+#include "mezzo/ops/compare.h"
 #include "mezzo/ops/dispatcher/call.h"
 #include "mezzo/ops/matmul.h"
 #include "mezzo/ops/rearrange.h"
@@ -41,11 +42,9 @@ Tensor joined_mask(const Tensor& key_mask, const Tensor& mask) {
   // A region would round a floating mask to 16 bits before it is added to scores in f32.
   const WithoutPrecisionHook outside;
   if (mask.dtype() != DType::kBool) {
-    return where(keys, mask,
-                 full({}, -std::numeric_limits<double>::infinity(), mask.dtype(),
-                      Format::kContiguous, mask.device()));
+    return masked_fill(mask, eq(keys, 0), -std::numeric_limits<double>::infinity());
   }
-  return where(keys, mask, zeros({}, DType::kBool, Format::kContiguous, mask.device()));
+  return where(keys, mask, keys);  // where keys is false, it is the false of a joined mask
 }
 
 MultiHeadAttention::MultiHeadAttention(std::int64_t size, std::int64_t heads,

@@ -25,8 +25,8 @@ struct MultiHeadAttentionOptions {
 // Each gives [b, t, size]. Either mask may be undefined or left out. In a mask, true means "may be
 // attended to": in `key_mask`, bool [b, s], for keys that are not padding; in `mask`, which
 // broadcasts to [b, heads, t, s], for pairs of a query and a key. A floating `mask` is added to the
-// scores. PyTorch's module inverts both: true there means "is left out". A query that may attend to
-// nothing gets out_proj.bias.
+// scores, as in PyTorch. PyTorch's module inverts masks of bool: true there means "is left out". A
+// query that may attend to nothing gets out_proj.bias.
 //
 // Throws ArgumentError unless `heads` divides `size` and 0 <= dropout < 1; when called, for other
 // numbers of inputs, and for shapes and dtypes that do not fit.

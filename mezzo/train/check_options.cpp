@@ -45,8 +45,8 @@ void check_optimizer(const OptimizerOptions& options, std::int64_t batch_size) {
   check_not_negative("--weight-decay", options.weight_decay);
   check_arg(options.accumulate >= 1, "--accumulate", "must be at least 1: ", options.accumulate);
   check_arg(options.accumulate <= batch_size, "--accumulate", "a batch of ", batch_size,
-            " images has no ", options.accumulate,
-            " parts. Use at most as many as the batch has images");
+            " examples has no ", options.accumulate,
+            " parts. Use at most as many as the batch has examples");
   if (options.clip.has_value()) check_rate("--clip", *options.clip);
   for (const RateOf& rate : options.lr_of) check_rate("--lr-of", rate.lr);
 }

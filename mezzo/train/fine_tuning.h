@@ -9,10 +9,10 @@
 namespace mezzo::train {
 
 // Loads the weights that the options name, if any, in the layout of state() or of the model's files
-// (models/weight_files.h). With a new head, the head keeps its weights, and
-// a warning names everything else in the network and in the file that does not match. Throws what
-// read_weights() throws; nn::StateMismatch if the head is not new and something does not match;
-// ArgumentError if the head is new and nothing matches.
+// (models/weight_files.h). With a new head, the head keeps its weights, and a warning names
+// everything else in the network and in the file that does not match. Throws what read_weights()
+// throws; nn::StateMismatch if the head is not new and something does not match; ArgumentError if
+// the head is new and nothing matches.
 void load_weights(nn::Module& net, const FineTuning& options);
 
 // Fills in class weights that depend on the data: `balanced` becomes numbers. Throws ArgumentError

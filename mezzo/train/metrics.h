@@ -25,7 +25,9 @@ class Metric {
   virtual std::string name() const = 0;
   virtual void reset() = 0;
   // Adds one batch: the network's f32 output, the labels, and the loss, whose value() is that of
-  // the batch alone. The output is undefined for a metric that does not read it.
+  // the batch alone. The output is undefined for a metric that does not read it. Output and labels
+  // of a loss whose classes are the last axis, as in nn::NextTokenLoss, come as [n, classes] and
+  // [n].
   virtual void update(const Tensor& output, const Tensor& labels, const amp::BatchLoss& loss) = 0;
   // If processes evaluate parts of one set: adds what the others have accumulated, so that value()
   // covers all. Throws UnsupportedError if the metric does not implement it.

@@ -9,6 +9,7 @@
 #include "mezzo/distributed/average.h"
 #include "mezzo/graph/train_step.h"
 #include "mezzo/nn/inference.h"
+#include "mezzo/ops/shape_ops.h"
 #include "mezzo/train/fit.h"
 
 namespace mezzo::train {
@@ -121,10 +122,16 @@ void Model::evaluate_batch(const data::Batch& batch, std::span<Metric* const> me
   const amp::BatchLoss loss = loss_.of_batch(taken);
   // As in training: an Autocast region around the call applies to the network only.
   const amp::NoAutocast outside;
+  // Metrics would take axis 1 for the classes, which for a language model are the tokens.
+  const bool by_row = loss_.has_classes_last();
+  const Tensor labels = by_row && batch.labels.defined() ? flatten(batch.labels) : batch.labels;
   Tensor output;
   for (Metric* metric : metrics) {
-    if (metric->reads_output() && !output.defined()) output = output_for(*metric, taken);
-    metric->update(metric->reads_output() ? output : Tensor(), batch.labels, loss);
+    if (metric->reads_output() && !output.defined()) {
+      output = output_for(*metric, taken);
+      if (by_row) output = flatten(output, 0, -2);
+    }
+    metric->update(metric->reads_output() ? output : Tensor(), labels, loss);
   }
 }
 

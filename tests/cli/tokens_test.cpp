@@ -43,6 +43,16 @@ TEST_F(Tokens, PlanShowsTheResidualStream) {
   }();
   EXPECT_EQ(add["dtype"], "f32");
   EXPECT_EQ(add["rule"], "keep");
+  // In graph mode, where a sum between products would otherwise be painted.
+  const Outcome painted = run("plan gpt-tiny --tokens 8 --graph --amp auto --json " + path("log"));
+  EXPECT_EQ(painted.status, 0) << painted.errors;
+  std::size_t sums = 0;
+  for (const Json& op : events_of(read_events("log"), "op")) {
+    if (op["op"] != "add_residual") continue;
+    EXPECT_EQ(op["dtype"], "f32") << op["path"];
+    ++sums;
+  }
+  EXPECT_EQ(sums, 13);  // that of the positions, and two in each layer
   const Outcome graph = run("plan gpt-tiny --tokens 8 --graph");
   EXPECT_EQ(graph.status, 0) << graph.errors;
   EXPECT_THAT(graph.output, HasSubstr("on 2 sequences of 8 tokens\n"));

@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <utility>
 
+#include "mezzo/ops/all.h"
+
 namespace mezzo::graph {
 namespace {
 
@@ -29,6 +31,11 @@ Mark undecided(const Node& node) {
   Mark mark{Colour::kNone, policy.lower, "follows its inputs"};
   if (user_says_follow(policy, *node.op)) mark.reason = "a user's rule says follow";
   if (policy.level != amp::Level::kAuto || user_says_follow(policy, *node.op)) return mark;
+  // Painting it would round the sum of all layers before it to 16 bits, in every layer.
+  if (node.op == &ops::add_residual) {
+    mark.reason = "keeps the dtype of the stream";
+    return mark;
+  }
   const PrecisionClass own = node.op->precision.of(policy.lower);
   const bool indifferent = node.op->view != nullptr || own == PrecisionClass::kFollow;
   mark.colour = indifferent ? Colour::kClear : Colour::kGray;

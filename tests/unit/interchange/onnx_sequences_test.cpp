@@ -64,7 +64,7 @@ TEST(OnnxSequences, RopeOfNeighboursKeepsTheShape) {
 
 TEST(OnnxSequences, RopeRefusesPositionsOfItsOwnAndTheBatch) {
   Net given([](const Tensor& x) { return rope(x, zeros({5}, DType::kI64)); });
-  EXPECT_THAT(refusal(given, {5, 8}), HasSubstr("rope in the network itself: has positions"));
+  EXPECT_THAT(refusal(given, {5, 8}), HasSubstr("rope in the network itself: it has positions"));
   Net batch([](const Tensor& x) { return rope(x, {.axis = 0}); });
   EXPECT_THAT(refusal(batch, {8}), HasSubstr("axis 0 of its input 0"));
 }

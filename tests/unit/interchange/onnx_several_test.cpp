@@ -6,9 +6,11 @@
 
 #include "mezzo/nn/embedding.h"
 #include "mezzo/nn/linear.h"
+#include "mezzo/nn/multi_head_attention.h"
 #include "mezzo/nn/recompute.h"
 #include "mezzo/nn/tie.h"
 #include "mezzo/ops/arithmetic.h"
+#include "mezzo/ops/cast.h"
 #include "mezzo/ops/reduce.h"
 #include "mezzo/ops/relu.h"
 #include "mezzo/ops/select.h"
@@ -100,6 +102,34 @@ TEST(OnnxSeveral, ATensorMayBeTwoResultsAndAFurtherInput) {
   EXPECT_THAT(names_of(model.graph().output()), ElementsAre("y0", "y1", "y2"));
   EXPECT_THAT(node(model, "Relu").input(), ElementsAre("y0"));
   EXPECT_THAT(node(model, "Identity").output(), ElementsAre("y2"));
+}
+
+// They are one value of the file.
+TEST(OnnxSeveral, ATensorMayBeAResultInTwoFormats) {
+  class Same final : public nn::Module {
+   public:
+    nn::Tensors forward_all(const nn::Tensors& inputs) override {
+      const Tensor y = relu(inputs[0]);
+      return {y, to_format(y, Format::kChannelsLast)};
+    }
+  } net;
+  const onnx::GraphProto graph = exported_as(net, {.inputs = {{.example = {2, 3, 3}}}}).graph();
+  EXPECT_THAT(names_of(graph.output()), ElementsAre("y0", "y1"));
+}
+
+// Both masks, of keys and of pairs: what joins them is computed from the inputs.
+TEST(OnnxSeveral, AttentionTakesBothMasks) {
+  nn::MultiHeadAttention attention(4, 2);
+  const OnnxInput tokens{.example = {3, 4}};
+  const OnnxInput keys{.example = {3}, .dtype = DType::kBool, .name = "keys"};
+  const auto exported_with = [&](DType dtype) {
+    const OnnxInput pairs{.example = {1, 3, 3}, .dtype = dtype, .name = "pairs"};
+    return exported_as(attention, {.inputs = {tokens, tokens, tokens, keys, pairs}}).graph();
+  };
+  for (const DType dtype : {DType::kBool, DType::kF32}) {
+    const auto inputs = names_of(exported_with(dtype).input());
+    EXPECT_THAT(inputs, ElementsAre("x0", "x1", "x2", "keys", "pairs")) << name_of(dtype);
+  }
 }
 
 TEST(OnnxSeveral, RecomputedModulesAreExportedAsOthers) {

@@ -185,5 +185,28 @@ TEST(CountedEvaluation, ASetOfWhichNothingCountsIsRefusedBeforeTheFirstStep) {
   }
 }
 
+// Returns the same logits for whatever tokens: those of 3 tokens over a vocabulary of 3.
+class FixedLogits final : public nn::Module {
+ public:
+  Tensor forward(const Tensor& tokens) override {
+    const Tensor logits = from_values<float>({0, 9, 1, 0, 9, 1, 2, 9, 3}, {1, 3, 3});
+    return expand(logits, {tokens.size(0), 3, 3});
+  }
+};
+
+// As many tokens as classes: axis 1 could be either.
+TEST(CountedEvaluation, LanguageModelsAreMeasuredByToken) {
+  FixedLogits net;
+  optim::Sgd optimizer({zeros({1}).set_requires_grad(true)}, {.lr = 0.1});
+  Model model(net, nn::NextTokenLoss({.ignore_index = -1}), optimizer,
+              {.metrics = {"accuracy", "top2"}});
+  const Tensor tokens = zeros({2, 3}, DType::kI64);
+  const Tensor next = from_values<std::int64_t>({1, 1, 2, 1, 0, -1}, {2, 3});
+  data::TensorBatches batches(tokens, next, {.batch_size = 2, .shuffle = false});
+  const auto values = model.eval(batches);
+  EXPECT_EQ(values.at("accuracy"), 3.0 / 5);
+  EXPECT_EQ(values.at("top2"), 4.0 / 5);
+}
+
 }  // namespace
 }  // namespace mezzo::train
