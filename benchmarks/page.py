@@ -2,7 +2,8 @@
 """Writes the tables of the benchmark pages from the files in benchmarks/results.
 
 A table stands between <!-- figures: MACHINE NAME --> and <!-- end of figures -->. It is taken from
-the newest file of that machine that has a table of this name, or `steps`: whole training steps.
+the newest file of that machine that has a table of this name. Whole training steps are `steps` on
+images, `token_steps` on sequences, and `best` for both in mezzo's faster mode only.
 """
 import argparse
 import pathlib
@@ -33,9 +34,9 @@ def grid(table):
 
 def table_of(folder, machine, name):
     """The Markdown of one table."""
-    if name == "steps":
-        result, found = result_files.newest(folder, machine, lambda result: result.get("steps"))
-        markdown = step_table.text(result) if found else None
+    if name in step_table.NAMES:
+        markdown = result_files.newest(folder, machine,
+                                       lambda result: step_table.text(result, name))[1]
     else:
         found = result_files.newest(folder, machine,
                                     lambda result: result.get("tables", {}).get(name))[1]

@@ -6,10 +6,11 @@ A file has these parts. What was not recorded is left out.
   date      the day of the measurements
   versions  mezzo (a commit), pytorch, onednn, compiler
   note      what a reader of the figures has to know
-  steps     whole training steps, measured by table.py: rounds, and rows with name, image_size, dtype,
-            batch_size, system (eager, graph, floor or pytorch) and ms. `ms` has the time of each round
-            (runs), their median, and the shortest step of all (min). A row may also have update_ms,
-            peak_mb (the bytes of all tensors) and process_mb.
+  steps     whole training steps, measured by table.py: rounds, and rows with name, image_size or
+            tokens (the length of sequences), dtype, batch_size, system (eager, graph, floor or
+            pytorch) and ms. `ms` has the time of each round (runs), their median, and the shortest
+            step of all (min). A row may also have update_ms, peak_mb (the bytes of all tensors),
+            process_mb, and for PyTorch ways: the fastest way of each round, such as `compiled`.
   tables    by name, tables of single kernels: unit, method, columns, rows, and threads where they are
             other than the machine's. A row has the cells of the page: numbers, text, or null for
             a cell without a figure.
@@ -23,7 +24,8 @@ from decimal import Decimal
 FOLDER = pathlib.Path(__file__).resolve().parent / "results"
 NAME = re.compile(r"(\d{4}-\d\d-\d\d)_([\w.-]+)\.json")
 LINE = 240  # columns
-SYSTEM = ("name", "image_size", "batch_size", "dtype", "system")  # what tells rows of steps apart
+# What tells rows of steps apart; a row has image_size or tokens.
+SYSTEM = ("name", "image_size", "tokens", "batch_size", "dtype", "system")
 
 
 class Fault(Exception):
@@ -114,7 +116,8 @@ def begin(folder, machine, versions, rounds):
 
 def put(result, rows):
     """Adds rows of steps, in place of those of the same work and system."""
-    steps = result["steps"]
-    keys = {tuple(row[part] for part in SYSTEM) for row in rows}
-    kept = [row for row in steps["rows"] if tuple(row[part] for part in SYSTEM) not in keys]
-    steps["rows"] = kept + rows
+    def key(row):
+        return tuple(row.get(part) for part in SYSTEM)
+
+    steps, keys = result["steps"], {key(row) for row in rows}
+    steps["rows"] = [row for row in steps["rows"] if key(row) not in keys] + rows

@@ -3,12 +3,11 @@
 
 Every system runs in a process of its own. The systems alternate, round by round. A figure is the
 median over rounds of the medians over steps, so that a noisy minute spoils a round but not the
-ratio. Missing systems, PyTorch or the floor of a network without convolutions, are left out. The
-figures go into the file of this machine and day in benchmarks/results, from which page.py writes
-the tables of the pages.
+ratio. Missing systems, PyTorch or the floor of a network that has none, are left out. The figures go
+into the file of this machine and day in benchmarks/results, from which page.py writes the tables of
+the pages. The work `recurrent` is the table of LSTM and GRU (recurrent_table.py).
 """
 import argparse
-import importlib.util
 import json
 import os
 import pathlib
@@ -18,20 +17,14 @@ import sys
 import tempfile
 
 import machine
+import page
+import products
+import pytorch_peer
+import recurrent_table
 import result_files
 import step_table
+from works import WORKS
 
-HERE = pathlib.Path(__file__).resolve().parent
-
-# Network, image size, batch size, and a number of steps that takes a few seconds.
-WORKS = [
-    ("resnet50", 224, 16, 3),
-    ("resnet50", 224, 32, 2),
-    ("resnet18", 32, 128, 8),
-    ("resnet20", 32, 128, 20),
-    ("lenet5", 32, 32, 300),
-    ("mlp", 28, 64, 300),
-]
 PRECISIONS = {
     "f32": ["--amp", "O0"],
     "bf16": ["--amp", "O2", "--dtype", "bf16"],
@@ -42,11 +35,13 @@ PRECISIONS = {
 def parse_arguments():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("bin_dir", type=pathlib.Path, help="where mezzo and mezzo_floor lie")
-    parser.add_argument("--works", nargs="*", metavar="NETWORK:BATCH",
-                        help="only these, e.g. resnet50:16 mlp:64")
+    parser.add_argument("--works", nargs="*", metavar="NETWORK:BATCH", help="only these, e.g. "
+                        f"resnet50:16 gpt-tiny:12x256 {recurrent_table.NAME}")
     parser.add_argument("--dtypes", nargs="*", choices=PRECISIONS, default=["f32", "bf16", "f16"])
     parser.add_argument("--systems", nargs="*", choices=SYSTEMS, default=list(SYSTEMS))
     parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--python", metavar="FILE",
+                        help="a Python with PyTorch; PyTorch is left out without it")
     parser.add_argument("--results", type=pathlib.Path, default=result_files.FOLDER,
                         metavar="FOLDER", help="where the file goes, instead of benchmarks/results")
     parser.add_argument("--machine", metavar="NAME", help="instead of a name made of the CPU's")
@@ -54,31 +49,31 @@ def parse_arguments():
 
 
 def chosen_works(names):
+    """The works, and whether the recurrent layers are among what is asked for."""
     if not names:
-        return WORKS
-    by_name = {f"{work[0]}:{work[2]}": work for work in WORKS}
-    unknown = [name for name in names if name not in by_name]
+        return WORKS, True
+    by_name = {work.name: work for work in WORKS}
+    unknown = [name for name in names if name not in (*by_name, recurrent_table.NAME)]
     if unknown:
-        sys.exit(f"table.py: there is no {unknown[0]}; there are {' '.join(by_name)}")
-    return [by_name[name] for name in names]
+        sys.exit(f"table.py: there is no {unknown[0]}; there are {' '.join(by_name)} "
+                 f"{recurrent_table.NAME}")
+    return [by_name[name] for name in names if name in by_name], recurrent_table.NAME in names
 
 
-def results_of(command, cwd=None):
-    """The last result line of a program that writes them to --json FILE."""
+def events_of(command, event, cwd=None):
+    """The lines of one kind that a program writes to --json FILE."""
+    command = [str(part) for part in command]
     with tempfile.TemporaryDirectory() as folder:
         path = pathlib.Path(folder) / "lines.json"
         subprocess.run([*command, "--json", str(path)], check=True, stdout=subprocess.DEVNULL,
                        cwd=cwd)
         lines = [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()]
-    return [line for line in lines if line.get("event") == "result"][-1]
+    return [line for line in lines if line.get("event") == event]
 
 
 def run_mezzo(arguments, work, dtype, options=()):
-    network, size, batch, steps = work
-    command = [arguments.bin_dir / "mezzo", "bench", "--model", network, "--image-size", size,
-               "--batch-size", batch, "--steps", steps, "--warmup", min(steps, 20),
-               *PRECISIONS[dtype], *options]
-    result = results_of([str(part) for part in command])
+    command = [arguments.bin_dir / "mezzo", "bench", *work.options, *PRECISIONS[dtype], *options]
+    result = events_of(command, "result")[-1]
     return {key: result[key] for key in ("step_ms_median", "step_ms_min", "peak_bytes",
                                          "process_bytes", "update_ms")}
 
@@ -87,32 +82,26 @@ def run_graph(arguments, work, dtype):
     return run_mezzo(arguments, work, dtype, ["--graph"])
 
 
+def run_products(arguments, work, dtype):
+    """The matrix products of a transformer's step at the rate that `mezzo bench --profile` measures,
+    which does not depend on the network that it runs."""
+    command = [arguments.bin_dir / "mezzo", "bench", "--model", "mlp", "--steps", 1, "--profile"]
+    rate = events_of(command, "machine")[-1][f"flops_{dtype}"]
+    return {"step_ms_median": 1000 * products.of_step(work) / rate}
+
+
 def run_floor(arguments, work, dtype):
-    network, size, batch, _ = work
-    if not network.startswith("resnet") or network == "resnet20" or size < 224 or dtype == "f16":
+    if products.of_step(work) is not None:
+        return run_products(arguments, work, dtype)
+    if not work.network.startswith("resnet") or work.image_size < 224 or dtype == "f16":
         return None
-    command = [arguments.bin_dir / "mezzo_floor", "--model", network, "--image-size", size,
-               "--batch-size", batch, "--dtype", dtype, "--repeats", 2]
-    return {"step_ms_median": 1000 * results_of([str(part) for part in command])["seconds"]}
+    command = [arguments.bin_dir / "mezzo_floor", "--model", work.network, "--image-size",
+               work.image_size, "--batch-size", work.batch, "--dtype", dtype, "--repeats", 2]
+    return {"step_ms_median": 1000 * events_of(command, "result")[-1]["seconds"]}
 
 
 def run_pytorch(arguments, work, dtype):
-    """PyTorch at its best: whichever memory format is faster."""
-    network, size, batch, steps = work
-    if dtype == "f16" or not arguments.has_pytorch:
-        return None
-    best = None
-    for more in ([], ["--channels-last"]) if "resnet" in network else ([],):
-        command = [arguments.python, HERE / "pytorch_step.py", "--model", network, "--image-size",
-                   size, "--batch-size", batch, "--steps", steps, "--warmup", min(steps, 20),
-                   "--threads", os.cpu_count(), "--dtype", dtype, *more]
-        done = subprocess.run([str(part) for part in command], check=True, capture_output=True,
-                              text=True)
-        result = json.loads(done.stdout.splitlines()[-1])
-        if best is None or result["step_ms_median"] < best["step_ms_median"]:
-            best = result
-    return {"step_ms_median": best["step_ms_median"], "step_ms_min": best["step_ms_min"],
-            "process_bytes": best["peak_bytes"]}
+    return arguments.pytorch and arguments.pytorch.run(work, dtype)
 
 
 SYSTEMS = {"eager": run_mezzo, "graph": run_graph, "floor": run_floor, "pytorch": run_pytorch}
@@ -122,15 +111,16 @@ MORE = {"update_ms": ("update_ms", 1), "peak_bytes": ("peak_mb", 1e6),
 
 def row_of(work, dtype, system, rounds):
     """The row of a result file (result_files.py) for what one system gave in all rounds."""
-    network, size, batch, _ = work
     runs = [round(result["step_ms_median"], 4) for result in rounds]
     least = min(result.get("step_ms_min", result["step_ms_median"]) for result in rounds)
-    row = {"name": network, "image_size": size, "dtype": dtype, "batch_size": batch,
+    row = {"name": work.network, **work.size, "dtype": dtype, "batch_size": work.batch,
            "system": system,
            "ms": {"median": round(statistics.median(runs), 4), "min": round(least, 4), "runs": runs}}
     for figure, (name, unit) in MORE.items():
         if figure in rounds[0]:
             row[name] = round(statistics.median(result[figure] for result in rounds) / unit, 4)
+    if "way" in rounds[0]:
+        row["ways"] = [result["way"] for result in rounds]
     return row
 
 
@@ -145,41 +135,50 @@ def measure(arguments, work, dtype):
     return [row_of(work, dtype, name, results) for name, results in rounds.items() if results]
 
 
-def pytorch_version(python):
-    """The version that `python` has, or None."""
-    return machine.output_of(python, "-c", "import torch; print(torch.__version__)") or None
-
-
 def begin(arguments):
-    """The result of today, and PyTorch if there is one."""
-    arguments.python = "/usr/bin/python3" if importlib.util.find_spec("torch") is None \
-        else sys.executable
-    pytorch = pytorch_version(arguments.python) if "pytorch" in arguments.systems else None
-    arguments.has_pytorch = pytorch is not None
+    """The result of today; sets arguments.pytorch, which is None where there is no PyTorch."""
     info = machine.output_of(arguments.bin_dir / "mezzo", "info")
+    described = machine.described(info, os.cpu_count(), arguments.machine)
+    arguments.pytorch = None
+    if "pytorch" in arguments.systems:
+        arguments.pytorch = pytorch_peer.find(arguments.python, described)
     return result_files.begin(
-        arguments.results, machine.described(info, os.cpu_count(), arguments.machine),
-        machine.versions(info, arguments.bin_dir, pytorch), arguments.rounds)
+        arguments.results, described,
+        machine.versions(info, arguments.bin_dir,
+                         arguments.pytorch and arguments.pytorch.version), arguments.rounds)
 
 
 def measure_work(arguments, work, result):
-    """Writes the file after every dtype, so that a run that is ended early keeps what it has."""
+    """The rows of a work. Writes the file after every dtype, so that a run that is ended early keeps
+    what it has."""
     rows = []
     for dtype in arguments.dtypes:
         rows += measure(arguments, work, dtype)
         result_files.put(result, rows)
-        path = result_files.write(arguments.results, result)
+        result_files.write(arguments.results, result)
     print("\n".join(step_table.lines(rows)), flush=True)
-    return path
+    return rows
+
+
+def measure_works(arguments, works, result):
+    print(f"{step_table.caption(result)}\n\n{step_table.header('examples')}", flush=True)
+    rows = [row for work in works for row in measure_work(arguments, work, result)]
+    best = step_table.best_lines(rows)
+    if best:
+        print("\n".join(["", step_table.BEST_HEADER, *best]), flush=True)
 
 
 def main():
     arguments = parse_arguments()
-    works = chosen_works(arguments.works)
+    works, with_recurrent = chosen_works(arguments.works)
     result = begin(arguments)
-    print(f"{step_table.caption(result)}\n\n{step_table.HEADER}", flush=True)
-    for work in works:
-        path = measure_work(arguments, work, result)
+    if works:
+        measure_works(arguments, works, result)
+    if with_recurrent:
+        table = recurrent_table.measure(arguments.bin_dir, arguments.pytorch, arguments.rounds)
+        result.setdefault("tables", {})[recurrent_table.NAME] = table
+        print(f"\n{page.grid(table)}")
+    path = result_files.write(arguments.results, result)
     print(f"\nwrote {path}; ./run bench --page puts it into the pages")
 
 
