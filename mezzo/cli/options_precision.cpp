@@ -3,8 +3,6 @@
 #include <limits>
 #include <vector>
 
-#include <fmt/ranges.h>
-
 #include "mezzo/cli/offered_values.h"
 #include "mezzo/cli/option_words.h"
 #include "mezzo/models/model.h"
@@ -93,7 +91,9 @@ void add_model_option(CLI::App& command, train::RunOptions& run, OfferedModels o
     std::erase_if(names,
                   [](const auto& name) { return models::usual_config(name).is_for_tokens(); });
   }
-  offer(command.add_option("--model", run.model, fmt::format("{}", fmt::join(names, ", "))), names)
+  std::string list;
+  for (const std::string& name : names) list += (list.empty() ? "" : ", ") + name;
+  offer(command.add_option("--model", run.model, list), names)
       ->capture_default_str()
       ->group(heading::kModel);
 }

@@ -12,6 +12,7 @@ DeviceBackend* find_device_backend(DeviceType /*type*/) { return nullptr; }
 std::span<const RegisteredOp> registered_ops() { return {}; }
 
 std::vector<std::string> models::names() { return {}; }
+models::ModelConfig models::usual_config(std::string_view /*name*/) { return {}; }
 
 std::string train::metric_name(std::string_view name) { return std::string(name); }
 
