@@ -154,7 +154,7 @@ TEST_F(Command, WrongInputGetsOneClearLineAndStatus2) {
       {"bench --optimizer adam --lr inf", "[--lr] must be positive and finite in f32: inf"},
       {"train --weight-decay -1", "[--weight-decay] must be 0 or more"},
       {"train --accumulate 0", "[--accumulate] must be at least 1: 0"},
-      {"train --accumulate 65", "[--accumulate] a batch of 64 images has no 65 parts"},
+      {"train --accumulate 65", "[--accumulate] a batch of 64 examples has no 65 parts"},
       {"train --accumulate 1.5", "--accumulate: `1.5` is not a whole decimal number"},
       {"train --clip 0", "[--clip] must be positive and finite in f32: 0"},
       {"bench --clip nan", "[--clip] must be positive and finite in f32: nan"},
