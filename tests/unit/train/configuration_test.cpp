@@ -63,7 +63,7 @@ TEST(CheckOptions, EachIsWithinItsBounds) {
       {[](RunOptions& o) { o.optimizer.beta1 = 1; }, "[--betas] must be in [0, 1): 1"},
       {[](RunOptions& o) { o.optimizer.beta2 = -0.1; }, "[--betas] must be in [0, 1): -0.1"},
       {[](RunOptions& o) { o.optimizer.accumulate = 0; }, "[--accumulate] must be at least 1: 0"},
-      {[](RunOptions& o) { o.optimizer.accumulate = 65; }, "[--accumulate] a batch of 64 images"},
+      {[](RunOptions& o) { o.optimizer.accumulate = 65; }, "[--accumulate] a batch of 64 examples"},
       {[](RunOptions& o) { o.fine_tuning.new_head = true; }, "[--head] new needs --weights"},
       {[](RunOptions& o) {
          o.loss.class_weights = {0, 0};
