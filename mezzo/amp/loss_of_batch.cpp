@@ -2,7 +2,6 @@
 
 #include <memory>
 
-#include "mezzo/amp/autocast.h"
 #include "mezzo/amp/forward.h"
 #include "mezzo/amp/module_precision.h"
 #include "mezzo/amp/module_region.h"
@@ -72,36 +71,22 @@ LossOfBatch LossOfBatch::of(LossFunction loss, nn::Module& net, std::optional<Po
   return result;
 }
 
-namespace {
-
-// The function in a region.
-template <class Region, class Setting>
-LossOfBatch::Function wrapped(const Setting& setting, const LossOfBatch::Function& function) {
-  if (function == nullptr) return nullptr;
-  return [function, setting](Batch& batch) {
-    const Region region(setting);
-    return function(batch);
-  };
-}
-
-}  // namespace
-
 LossOfBatch LossOfBatch::with_regions(const nn::Module& net,
                                       const std::optional<Policy>& around) const {
   LossOfBatch result = *this;
-  if (has_regions_) {
-    // They may leave the precision to the caller's region.
-    if (!around.has_value()) return result;
-    result.loss_ = wrapped<Autocast>(*around, loss_);
-    result.sum_ = wrapped<Autocast>(*around, sum_);
-    return result;
-  }
-  if (loss_ == nullptr) return result;
+  if (has_regions_ || loss_ == nullptr) return result;
   // A part of the network that is called directly would not see the network's setting.
   const std::optional<Policy> own = policy_of(net);
-  const std::optional<Policy>& policy = own.has_value() ? own : around;
-  result.loss_ = wrapped<ModuleRegion>(policy, loss_);
-  result.sum_ = wrapped<ModuleRegion>(policy, sum_);
+  const auto wrapped = [policy =
+                            own.has_value() ? own : around](const Function& function) -> Function {
+    if (function == nullptr) return nullptr;
+    return [function, policy](Batch& batch) {
+      const ModuleRegion region(policy);
+      return function(batch);
+    };
+  };
+  result.loss_ = wrapped(loss_);
+  result.sum_ = wrapped(sum_);
   result.has_regions_ = true;
   return result;
 }

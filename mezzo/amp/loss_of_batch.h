@@ -51,7 +51,8 @@ class LossOfBatch {
   static LossOfBatch mean_over(Count count, Function sum,
                                std::optional<std::int64_t> ignore_index = std::nullopt);
   // The loss of a network's only result and the only labels. The network gets all inputs, under the
-  // policy, or in the caller's region if there is none.
+  // policy, or in the caller's region if there is none: the policy of a step or a plan that is given
+  // this loss does not apply to it.
   static LossOfBatch of(LossFunction loss, nn::Module& net, std::optional<Policy> policy);
 
   bool operator==(std::nullptr_t) const { return loss_ == nullptr; }
@@ -68,7 +69,6 @@ class LossOfBatch {
 
   // The same loss with its own regions: for the modules that it calls, the network's own setting
   // as it is now, or else the policy, or else the caller's region; outside of them nothing is cast.
-  // A loss that has such regions already keeps them, and the policy is the caller's region.
   LossOfBatch with_regions(const nn::Module& net, const std::optional<Policy>& policy) const;
 
  private:

@@ -11,7 +11,6 @@
 #include "mezzo/amp/module_precision.h"
 #include "mezzo/amp/plan.h"
 #include "mezzo/amp/train_step.h"
-#include "mezzo/nn/container.h"
 #include "mezzo/nn/loss.h"
 #include "mezzo/nn/recompute.h"
 #include "mezzo/ops/matmul.h"
@@ -276,26 +275,6 @@ TEST(LossOfBatch, IsPlanned) {
   EXPECT_EQ(find("next", "linear").dtype, DType::kBf16);
   EXPECT_EQ(find("", "mse_loss").dtype, DType::kF32);
   EXPECT_EQ(find("", "cross_entropy").dtype, DType::kF32);
-}
-
-// A loss of a network's only result that leaves the precision to its caller.
-TEST(LossOfBatch, OfANetworkTakesThePolicyOfItsCaller) {
-  nn::Sequential net(std::make_unique<nn::Linear>(4, 3));
-  const LossOfBatch loss = LossOfBatch::of(nn::CrossEntropyLoss(), net, std::nullopt);
-  const mezzo::Batch batch{.inputs = {ones({2, 4})}, .labels = {zeros({2}, DType::kI64)}};
-  const Policy policy{Level::kO2, DType::kBf16};
-  const Plan plan = make_plan(net, loss, batch, policy);
-  ASSERT_EQ(plan.ops.front().op, "linear");
-  EXPECT_EQ(plan.ops.front().dtype, DType::kBf16);
-  EXPECT_EQ(plan.ops.back().dtype, DType::kF32);
-  const auto step_with = [&](std::optional<Policy> own) {
-    optim::Sgd sgd(net.parameters(), {.lr = 0});
-    TrainStep step(net, LossOfBatch::of(nn::CrossEntropyLoss(), net, std::move(own)), sgd,
-                   unscaled(), {.policy = policy});
-    return step(batch).loss;
-  };
-  EXPECT_EQ(step_with(std::nullopt), step_with(policy));
-  EXPECT_NE(step_with(std::nullopt), step_with(Policy{Level::kO0}));
 }
 
 TEST(LossOfBatch, ABatchKeepsPlacesThatAreLeftOut) {
