@@ -51,8 +51,8 @@ class LossOfBatch {
   static LossOfBatch mean_over(Count count, Function sum,
                                std::optional<std::int64_t> ignore_index = std::nullopt);
   // The loss of a network's only result and the only labels. The network gets all inputs, under the
-  // policy, or in the caller's region if there is none: the policy of a step or a plan that is given
-  // this loss does not apply to it.
+  // policy, or in the caller's region if there is none: the policy of a step or a plan that is
+  // given this loss does not apply to it.
   static LossOfBatch of(LossFunction loss, nn::Module& net, std::optional<Policy> policy);
 
   bool operator==(std::nullptr_t) const { return loss_ == nullptr; }
