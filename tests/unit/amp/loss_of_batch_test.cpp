@@ -56,7 +56,7 @@ Values after_steps(const Policy& policy, bool by_hand) {
 TEST(LossOfBatch, StepsAsTheirCallsWould) {
   for (const Level level : {Level::kO0, Level::kO2}) {
     const Policy policy{.level = level, .lower = DType::kBf16};
-    EXPECT_EQ(after_steps(policy, false), after_steps(policy, true)) << policy.level;
+    EXPECT_EQ(after_steps(policy, false), after_steps(policy, true)) << name_of(level);
   }
 }
 
