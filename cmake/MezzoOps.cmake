@@ -4,7 +4,10 @@
 #
 # adds mezzo/ops/softmax.cpp (the definitions) and, for each named back end, the kernels in
 # mezzo/kernels/<backend>/softmax.cpp. OPS names the operations that these files define (default:
-# the name of the file).
+# the name of the file). ROOM names the folder of kernels/cpu that holds the CPU's file, where a room has all that
+# belongs to it:
+#
+#   mezzo_add_op(lstm OPS lstm lstm_grad CPU REF ROOM recurrent)    mezzo/kernels/cpu/recurrent/lstm.cpp
 #
 # From the list, mezzo_write_registry() writes two files. registry.cpp holds plain declarations and
 # one table, without macros or static initialisers (which a static library would silently drop).
@@ -20,7 +23,7 @@ set_property(GLOBAL PROPERTY MEZZO_REGISTRY_DECLARATIONS "")
 set_property(GLOBAL PROPERTY MEZZO_REGISTRY_ROWS "")
 
 function(mezzo_add_op stem)
-  cmake_parse_arguments(PARSE_ARGV 1 arg "CPU;CUDA;REF;VIEW" "" "OPS")
+  cmake_parse_arguments(PARSE_ARGV 1 arg "CPU;CUDA;REF;VIEW" "ROOM" "OPS")
   if(arg_UNPARSED_ARGUMENTS)
     message(FATAL_ERROR "mezzo_add_op(${stem}): unknown argument ${arg_UNPARSED_ARGUMENTS}")
   endif()
@@ -30,7 +33,8 @@ function(mezzo_add_op stem)
   set(root "${PROJECT_SOURCE_DIR}/mezzo")
   target_sources(mezzo PRIVATE "${root}/ops/${stem}.cpp")
   if(arg_CPU)
-    target_sources(mezzo PRIVATE "${root}/kernels/cpu/${stem}.cpp")
+    cmake_path(APPEND cpu_file "${root}/kernels/cpu" "${arg_ROOM}" "${stem}.cpp")
+    target_sources(mezzo PRIVATE "${cpu_file}")
   endif()
   if(arg_CUDA AND MEZZO_WITH_CUDA)
     target_sources(mezzo PRIVATE "${root}/kernels/cuda/${stem}.cu")

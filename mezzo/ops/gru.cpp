@@ -45,10 +45,6 @@ struct GruGrads {
   Tensor previous;  // [b, t, h]: the state before every step
 };
 
-Tensor gru_input(const Backward& ctx, std::size_t i) {
-  return ctx.has_input(i) ? ctx.input(i) : Tensor();
-}
-
 // The gradient of one step.
 struct GruStepGrads {
   Tensor gates;   // [b, 3h]
@@ -78,9 +74,9 @@ GruGrads gru_grads_by_ops(Backward& ctx) {
   const Tensor kept = ctx.output(GruOutput::kActivated);
   const Tensor sequence = ctx.output(GruOutput::kSequence);
   const Tensor weight = ctx.input(GruInput::kWeight);
-  const Tensor hidden = gru_input(ctx, GruInput::kHidden);
+  const Tensor hidden = input_if_given(ctx, GruInput::kHidden);
   const std::int64_t h = weight.shape()[1];
-  const RecurrentSteps steps(sequence.shape()[1], gru_input(ctx, GruInput::kLengths),
+  const RecurrentSteps steps(sequence.shape()[1], input_if_given(ctx, GruInput::kLengths),
                              ctx.attrs<RecurrentAttrs>().reverse);
   const Tensor nothing = zeros({sequence.shape()[0], h}, state_dtype(sequence.dtype()),
                                Format::kContiguous, sequence.device());
@@ -227,8 +223,8 @@ GruGrads fused_gru_grads(Backward& ctx) {
   const Tensor weight = ctx.input(GruInput::kWeight);
   const Tensor sequence = ctx.output(GruOutput::kSequence);
   const Tensor kept = ctx.output(GruOutput::kActivated);
-  const Tensor hidden = gru_input(ctx, GruInput::kHidden);
-  const Tensor lengths = gru_input(ctx, GruInput::kLengths);
+  const Tensor hidden = input_if_given(ctx, GruInput::kHidden);
+  const Tensor lengths = input_if_given(ctx, GruInput::kLengths);
   const Outputs outputs =
       call(ops::gru_grad,
            {&weight, &sequence, &kept, &ctx.grad(GruOutput::kSequence),

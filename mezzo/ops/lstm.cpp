@@ -46,10 +46,6 @@ struct LstmGrads {
   Tensor previous;  // [b, t, h]: the state h before every step
 };
 
-Tensor if_given(const Backward& ctx, std::size_t i) {
-  return ctx.has_input(i) ? ctx.input(i) : Tensor();
-}
-
 Tensor pick_state(const Tensor& states, std::int64_t i) {
   return reshape(slice(states, 0, i, i + 1), {states.shape()[1], states.shape()[2]});
 }
@@ -96,10 +92,10 @@ LstmGrads lstm_grads_by_ops(Backward& ctx) {
   const Tensor sequence = ctx.output(LstmOutput::kSequence);
   const Tensor cells = ctx.output(LstmOutput::kCells);
   const Tensor weight = ctx.input(LstmInput::kWeight);
-  const Tensor hidden = if_given(ctx, LstmInput::kHidden);
-  const Tensor cell = if_given(ctx, LstmInput::kCell);
+  const Tensor hidden = input_if_given(ctx, LstmInput::kHidden);
+  const Tensor cell = input_if_given(ctx, LstmInput::kCell);
   const std::int64_t h = weight.shape()[1];
-  const RecurrentSteps steps(sequence.shape()[1], if_given(ctx, LstmInput::kLengths),
+  const RecurrentSteps steps(sequence.shape()[1], input_if_given(ctx, LstmInput::kLengths),
                              ctx.attrs<RecurrentAttrs>().reverse);
   const Tensor& grad_final = ctx.grad(LstmOutput::kFinal);
   const Tensor nothing =
@@ -265,9 +261,9 @@ LstmGrads fused_lstm_grads(Backward& ctx) {
   const Tensor sequence = ctx.output(LstmOutput::kSequence);
   const Tensor activated = ctx.output(LstmOutput::kActivated);
   const Tensor cells = ctx.output(LstmOutput::kCells);
-  const Tensor hidden = if_given(ctx, LstmInput::kHidden);
-  const Tensor cell = if_given(ctx, LstmInput::kCell);
-  const Tensor lengths = if_given(ctx, LstmInput::kLengths);
+  const Tensor hidden = input_if_given(ctx, LstmInput::kHidden);
+  const Tensor cell = input_if_given(ctx, LstmInput::kCell);
+  const Tensor lengths = input_if_given(ctx, LstmInput::kLengths);
   const Outputs outputs =
       call(ops::lstm_grad,
            {&weight, &sequence, &activated, &cells, &ctx.grad(LstmOutput::kSequence),

@@ -107,6 +107,10 @@ Tensor state_product(const Tensor& h, const RecurrentWeights& weights, DType dty
   return widen(linear(cast(h, dtype), weights.weight, weights.bias));
 }
 
+Tensor input_if_given(const Backward& ctx, std::size_t i) {
+  return ctx.has_input(i) ? ctx.input(i) : Tensor();
+}
+
 Tensor rows_of_steps(const Tensor& x) {
   return reshape(x, {x.shape()[0] * x.shape()[1], x.shape()[2]});
 }

@@ -57,6 +57,8 @@ Tensor join_steps(const std::vector<Tensor>& steps, DType dtype);
 Tensor sum_of_defined(const Tensor& a, const Tensor& b);
 // h W^T + bias, widened; undefined if both h and the bias are.
 Tensor state_product(const Tensor& h, const RecurrentWeights& weights, DType dtype);
+// Input `i` of the call whose gradients are asked for; undefined if it was left out.
+Tensor input_if_given(const Backward& ctx, std::size_t i);
 // [b, t, c] as [b * t, c].
 Tensor rows_of_steps(const Tensor& x);
 // Sets the gradients of the weight and the bias, inputs 1 and 2: `sums` [b, t, gates * h] is the

@@ -2,20 +2,11 @@
 #include "mezzo/ops/recurrent_attrs.h"
 
 namespace mezzo::kernels::ref {
-namespace {
-
-RecurrentWalk gru_walk(const RefArgs& args, const Shape& sequence, std::size_t lengths) {
-  const double* given = args.has(lengths) ? args.inputs[lengths].data : nullptr;
-  return {sequence[0], sequence[1], sequence[2], args.attrs<RecurrentAttrs>().reverse,
-          checked_lengths(given, sequence[0], sequence[1], "gru")};
-}
-
-}  // namespace
 
 extern const RefKernel gru = [](const RefArgs& args) {
   using In = GruInput;
   using Out = GruOutput;
-  const RecurrentWalk walk = gru_walk(args, args.outputs[Out::kSequence].shape, In::kLengths);
+  const RecurrentWalk walk = walk_of(args, args.outputs[Out::kSequence].shape, In::kLengths, "gru");
   const std::int64_t h = walk.h;
   const DType dtype = args.inputs[In::kGates].dtype;
   const RefTensor& weight = args.inputs[In::kWeight];
@@ -82,7 +73,7 @@ void gru_step_grad(const RefArgs& args, std::int64_t row, std::int64_t u, double
 extern const RefKernel gru_grad = [](const RefArgs& args) {
   using In = GruGradInput;
   using Out = GruGradOutput;
-  const RecurrentWalk walk = gru_walk(args, args.inputs[In::kSequence].shape, In::kLengths);
+  const RecurrentWalk walk = walk_of(args, args.inputs[In::kSequence].shape, In::kLengths, "gru");
   const std::int64_t h = walk.h;
   const DType dtype = args.inputs[In::kActivated].dtype;
   const RefTensor& weight = args.inputs[In::kWeight];

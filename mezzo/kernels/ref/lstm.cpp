@@ -2,20 +2,12 @@
 #include "mezzo/ops/recurrent_attrs.h"
 
 namespace mezzo::kernels::ref {
-namespace {
-
-RecurrentWalk lstm_walk(const RefArgs& args, const Shape& sequence, std::size_t lengths) {
-  const double* given = args.has(lengths) ? args.inputs[lengths].data : nullptr;
-  return {sequence[0], sequence[1], sequence[2], args.attrs<RecurrentAttrs>().reverse,
-          checked_lengths(given, sequence[0], sequence[1], "lstm")};
-}
-
-}  // namespace
 
 extern const RefKernel lstm = [](const RefArgs& args) {
   using In = LstmInput;
   using Out = LstmOutput;
-  const RecurrentWalk walk = lstm_walk(args, args.outputs[Out::kSequence].shape, In::kLengths);
+  const RecurrentWalk walk =
+      walk_of(args, args.outputs[Out::kSequence].shape, In::kLengths, "lstm");
   const std::int64_t h = walk.h;
   const DType dtype = args.inputs[In::kGates].dtype;
   const RefTensor& weight = args.inputs[In::kWeight];
@@ -84,7 +76,7 @@ void lstm_step_grad(const RefArgs& args, std::int64_t row, std::int64_t u, doubl
 extern const RefKernel lstm_grad = [](const RefArgs& args) {
   using In = LstmGradInput;
   using Out = LstmGradOutput;
-  const RecurrentWalk walk = lstm_walk(args, args.inputs[In::kSequence].shape, In::kLengths);
+  const RecurrentWalk walk = walk_of(args, args.inputs[In::kSequence].shape, In::kLengths, "lstm");
   const std::int64_t h = walk.h;
   const DType dtype = args.inputs[In::kActivated].dtype;
   const RefTensor& weight = args.inputs[In::kWeight];

@@ -9,6 +9,7 @@
 #include "mezzo/core/dtype.h"
 #include "mezzo/kernels/checked_lengths.h"
 #include "mezzo/kernels/kernel.h"
+#include "mezzo/ops/recurrent_attrs.h"
 
 namespace mezzo::kernels::ref {
 
@@ -52,6 +53,15 @@ struct RecurrentWalk {
     visit(n * steps + at(n, k), k == 0 ? -1 : n * steps + at(n, k - 1));
   }
 };
+
+// The walk of a call whose sequence of states has that shape, [b, t, h]. Throws ArgumentError,
+// naming the operation, for lengths outside [0, t].
+inline RecurrentWalk walk_of(const RefArgs& args, const Shape& sequence, std::size_t lengths,
+                             const char* op) {
+  const double* given = args.has(lengths) ? args.inputs[lengths].data : nullptr;
+  return {sequence[0], sequence[1], sequence[2], args.attrs<RecurrentAttrs>().reverse,
+          checked_lengths(given, sequence[0], sequence[1], op)};
+}
 
 inline void fill_zeros(const RefArgs& args) {
   for (const RefTensor& output : args.outputs) {

@@ -33,7 +33,8 @@ using Values = std::vector<std::vector<double>>;
 
 GradScaler unscaled() { return GradScaler({}, false); }
 
-// Three steps on two towers, by a TrainStep or by hand: what they leave behind.
+// Three steps on two towers, by a TrainStep or by hand: the parameters and the state of the
+// optimizer afterwards.
 Values after_steps(const Policy& policy, bool by_hand) {
   manual_seed(3);
   TwoTowers net;

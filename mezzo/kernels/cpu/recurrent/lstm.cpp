@@ -1,6 +1,6 @@
 // The steps of long short-term memories, and their gradients.
 #undef HWY_TARGET_INCLUDE
-#define HWY_TARGET_INCLUDE "mezzo/kernels/cpu/lstm.cpp"
+#define HWY_TARGET_INCLUDE "mezzo/kernels/cpu/recurrent/lstm.cpp"
 #include <hwy/foreach_target.h>
 
 #include "mezzo/kernels/cpu/recurrent/steps-inl.h"

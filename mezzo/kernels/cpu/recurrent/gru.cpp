@@ -1,6 +1,6 @@
 // The steps of gated recurrent units, and their gradients.
 #undef HWY_TARGET_INCLUDE
-#define HWY_TARGET_INCLUDE "mezzo/kernels/cpu/gru.cpp"
+#define HWY_TARGET_INCLUDE "mezzo/kernels/cpu/recurrent/gru.cpp"
 #include <hwy/foreach_target.h>
 
 #include "mezzo/kernels/cpu/recurrent/steps-inl.h"
