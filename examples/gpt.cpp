@@ -6,6 +6,7 @@
 #include <fstream>
 #include <iterator>
 #include <string>
+#include <vector>
 
 #include "mezzo/mezzo.h"
 
@@ -105,9 +106,7 @@ int main(int argc, char** argv) {
                       {.policy = amp::Policy{.level = amp::Level::kO2}, .max_grad_norm = 1.0});
   for (int i = 0; i < steps; ++i) {
     std::vector<std::size_t> places;
-    for (const float where : rand({8}).to_vector<float>()) {
-      places.push_back(static_cast<std::size_t>(where * static_cast<float>(text.size() - kTokens)));
-    }
+    for (int k = 0; k < 8; ++k) places.push_back(default_generator().below(text.size() - kTokens));
     const Tensor tokens = tokens_at(text, places, kTokens + 1);
     const double loss = step(slice(tokens, 1, 0, kTokens), slice(tokens, 1, 1, kTokens + 1)).loss;
     if (i % 50 == 0 || i == steps - 1) std::printf("step %d: loss %.3f\n", i + 1, loss);

@@ -5,6 +5,7 @@
 #include "mezzo/nn/init.h"
 #include "mezzo/ops/dropout.h"
 #include "mezzo/ops/matmul.h"
+#include "mezzo/ops/rearrange.h"
 #include "mezzo/ops/shape_ops.h"
 
 namespace mezzo::nn {
@@ -14,15 +15,6 @@ namespace {
 Tensor state_at(const Tensor& states, std::int64_t i) {
   if (!states.defined()) return {};
   return reshape(slice(states, 0, i, i + 1), {states.shape()[1], states.shape()[2]});
-}
-
-// [n, b, h] of n tensors [b, h].
-Tensor stack_states(const Tensors& states) {
-  Tensors rows;
-  for (const Tensor& state : states) {
-    rows.push_back(reshape(state, {1, state.shape()[0], state.shape()[1]}));
-  }
-  return rows.size() == 1 ? rows[0] : cat(rows, 0);
 }
 
 Tensor state_or_none(const Tensors& inputs, std::size_t i) {
@@ -100,8 +92,8 @@ Tensors Recurrent::run_layers(const Tensor& x, const States& given) {
     }
     sequence = parts.size() == 1 ? parts[0] : cat(parts, 2);
   }
-  Tensors results{sequence, stack_states(hidden)};
-  if (kind_.has_cell) results.push_back(stack_states(cell));
+  Tensors results{sequence, stack(hidden)};
+  if (kind_.has_cell) results.push_back(stack(cell));
   return results;
 }
 

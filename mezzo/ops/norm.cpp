@@ -79,9 +79,6 @@ extern const OpDef norm{
 
 namespace {
 
-// The dtype of sums of elements of x.
-Tensor wide(const Tensor& x) { return is_lower(x.dtype()) ? cast(x, DType::kF32) : x; }
-
 Tensor root_of_squares(const Tensor& x, const Shape& axes, bool keepdim) {
   return call_one(ops::norm, {&x}, make_reduce_attrs("norm", x, axes, keepdim, false));
 }
@@ -108,14 +105,14 @@ Tensor norm(const Tensor& x, double p, const Shape& axes, bool keepdim) {
   check_arg(!std::isnan(p), "norm", "p is NaN. Give a number or an infinity");
   if (p == 2) return root_of_squares(x, axes, keepdim);
   const WithoutPrecisionHook outside;  // at O2 a region would cast the powers to 16 bits
-  return cast(other_norm(wide(x), p, axes, keepdim), x.dtype());
+  return cast(other_norm(widen(x), p, axes, keepdim), x.dtype());
 }
 
 Tensor normalize(const Tensor& x, double p, std::int64_t axis, double eps) {
   const WithoutPrecisionHook outside;  // a region's clamp in f16 would make eps 0
   check_values("normalize", x);
   check_arg(eps >= 0, "normalize", "eps must not be negative: ", eps, ". Use 1e-12");
-  const Tensor values = wide(x);
+  const Tensor values = widen(x);
   const Tensor size = norm(values, p, {axis}, true);
   const Tensor divisor = clamp(size, eps, std::numeric_limits<double>::infinity());
   return cast(values / divisor, x.dtype());
@@ -132,7 +129,7 @@ struct Distances {
 Distances distances_of(const char* op, const Tensor& x, const Shape& axes,
                        const VarianceOptions& options) {
   check_values(op, x);
-  const Tensor values = wide(x);
+  const Tensor values = widen(x);
   const Tensor means = mean(values, axes, true);
   const double count = static_cast<double>(x.numel()) / static_cast<double>(means.numel());
   return {values - means, std::max(0.0, count - options.correction)};

@@ -75,7 +75,8 @@ TEST_F(Tokens, VisionTransformersTrain) {
       "--save ";
   const Outcome outcome = run(train + path("vit.safetensors"));
   EXPECT_EQ(outcome.status, 0) << outcome.errors;
-  const Outcome eval = run("plan vit_ti_16 --image-size 32");
+  const Outcome eval = run("eval --model vit_ti_16 --data shapes --image-size 16 --weights " +
+                           path("vit.safetensors"));
   EXPECT_EQ(eval.status, 0) << eval.errors;
 }
 

@@ -6,6 +6,7 @@
 #include "mezzo/core/parallel.h"
 #include "mezzo/kernels/cpu/loops/integers.h"
 #include "mezzo/kernels/cpu/loops/layout.h"
+#include "mezzo/kernels/cpu/loops/loop.h"
 #include "mezzo/kernels/kernel.h"
 #include "mezzo/ops/axis_attrs.h"
 #include "mezzo/ops/cast.h"
@@ -13,16 +14,6 @@
 
 namespace mezzo::kernels::cpu {
 namespace {
-
-// The offset of element `flat` of `shape`, in a tensor with these strides.
-std::int64_t offset_in(std::int64_t flat, const Shape& shape, const Strides& strides) {
-  std::int64_t offset = 0;
-  for (std::size_t i = shape.rank(); i-- > 0;) {
-    offset += flat % shape[i] * strides[i];
-    flat /= shape[i];
-  }
-  return offset;
-}
 
 // Strides with 0 for one axis.
 Strides without(Strides strides, std::size_t axis) {
@@ -45,8 +36,8 @@ struct Gather {
     const std::int64_t index_step = index.strides()[shape.rank() - 1];
     for (std::int64_t row = begin; row < end; ++row) {
       const std::int64_t flat = row * width;
-      const auto* indices = index.data<std::int64_t>() + offset_in(flat, shape, index.strides());
-      const T* from = static_cast<const T*>(x.raw_data()) + offset_in(flat, shape, others);
+      const auto* indices = index.data<std::int64_t>() + offset_of(flat, shape, index.strides());
+      const T* from = static_cast<const T*>(x.raw_data()) + offset_of(flat, shape, others);
       if (index_step == 0 && axis + 1 < shape.rank() && x.strides()[shape.rank() - 1] == 1) {
         std::memcpy(out + flat, from + at(indices[0], flat), width * sizeof(T));
       } else {
@@ -138,8 +129,8 @@ class ScatterAdd {
     }
     const std::int64_t first = is_last ? 0 : group % lines_.back() * width_;
     const std::int64_t width = is_last ? 1 : std::min(width_, last_ - first);
-    const std::int64_t at = offset_in(group, lines_, index_steps);
-    T* out = out_.mutable_data<T>() + offset_in(group, lines_, out_steps);
+    const std::int64_t at = offset_of(group, lines_, index_steps);
+    T* out = out_.mutable_data<T>() + offset_of(group, lines_, out_steps);
     const std::int64_t size = out_.shape()[axis_];
     const std::int64_t step = out_.strides()[axis_];
     for (std::int64_t i = 0; i < size; ++i) {

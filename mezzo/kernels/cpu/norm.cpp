@@ -7,25 +7,22 @@
 #include "mezzo/core/math.h"
 #include "mezzo/core/parallel.h"
 #include "mezzo/kernels/cpu/loops/layout.h"
+#include "mezzo/kernels/cpu/loops/loop.h"
 #include "mezzo/kernels/kernel.h"
 #include "mezzo/ops/reduce_attrs.h"
 
 namespace mezzo::kernels::cpu {
 namespace {
 
+// The most results that are computed together.
+constexpr std::int64_t kMostTogether = 64;
+
 // Some axes of a tensor.
 struct Axes {
   Shape sizes;
   Strides strides;
 
-  std::int64_t offset(std::int64_t flat) const {
-    std::int64_t result = 0;
-    for (std::size_t i = sizes.rank(); i-- > 0;) {
-      result += flat % sizes[i] * strides[i];
-      flat /= sizes[i];
-    }
-    return result;
-  }
+  std::int64_t offset(std::int64_t flat) const { return offset_of(flat, sizes, strides); }
 };
 
 // A dense tensor by the axes that are kept and those that are reduced; neither list is empty.
@@ -45,7 +42,6 @@ class NormPlan {
       axes->strides.push_back(0);
     }
     // Results whose elements are neighbours are computed together.
-    constexpr std::int64_t kMostTogether = 64;
     const bool are_neighbours = kept.strides.back() == 1;
     together = are_neighbours ? std::min(kMostTogether, kept.sizes.back()) : 1;
     groups_in_row = ceil_div(kept.sizes.back(), together);
@@ -86,8 +82,7 @@ double squares_of_row(const T* x, std::int64_t size, std::int64_t stride) {
 
 template <class T>
 void norms_of_group(const T* x, const NormPlan& plan, std::int64_t group, T* out) {
-  constexpr std::int64_t kMost = 64;
-  double sums[kMost]{};
+  double sums[kMostTogether]{};
   const std::int64_t first = plan.first_of(group);
   const std::int64_t count = plan.count_of(group);
   const T* from = x + plan.kept.offset(first);

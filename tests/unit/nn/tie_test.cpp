@@ -121,12 +121,6 @@ TEST(Tie, APlanCountsOneCast) {
   EXPECT_EQ(plan.shared_casts, 1);
 }
 
-TEST(Tie, MovesTogether) {
-  TiedByHand net;
-  net.to(kCpuDevice);
-  EXPECT_EQ(net.head.weight().impl(), net.embed.weight().impl());
-}
-
 // Whatever was tied to the replaced tensor follows.
 TEST(Tie, OtherNamesFollow) {
   Sequential net;

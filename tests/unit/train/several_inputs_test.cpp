@@ -83,7 +83,7 @@ TEST(SeveralInputsFit, ATrainingResumes) {
   EXPECT_EQ(second.net->next.weight().impl(), second.net->words.weight().impl());
 }
 
-TEST(SeveralInputsFit, ATiedWeightIsInAFileOnce) {
+TEST(SeveralInputsFit, ATiedWeightLoadsByEitherName) {
   const data::TempFolder folder;
   const TwoTowers net;
   const std::string path = folder.path("net.safetensors");
