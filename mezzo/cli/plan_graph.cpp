@@ -18,11 +18,10 @@
 #include "mezzo/graph/text.h"
 #include "mezzo/io/atomic_file.h"
 #include "mezzo/nn/freeze.h"
-#include "mezzo/nn/loss.h"
 #include "mezzo/ops/cast.h"
-#include "mezzo/ops/losses.h"
 #include "mezzo/train/example.h"
 #include "mezzo/train/optimizer_of.h"
+#include "mezzo/train/trainer.h"
 
 namespace mezzo::cli {
 namespace {
@@ -32,11 +31,6 @@ using graph::Phase;
 
 // With a single image, batch norm has nothing to normalise where a map is one pixel.
 constexpr std::int64_t kDefaultExamples = 2;
-
-amp::LossFunction loss_of(const train::ExampleKind& example) {
-  if (example.predicts_tokens) return nn::NextTokenLoss();
-  return [](const Tensor& logits, const Tensor& labels) { return cross_entropy(logits, labels); };
-}
 
 void write_text(const std::string& path, const std::string& text) {
   if (!path.empty()) io::write_file(path, std::as_bytes(std::span(text)), "plan");
@@ -57,7 +51,7 @@ CapturedStep capture_step(const PlanOptions& options, const train::RunOptions& r
   auto net = train::make_model(run, example.shape, example.classes);
   const amp::Policy policy = train::apply_precision(*net, run, example.shape);
   const auto optimizer = train::make_optimizer(*net, run.optimizer).optimizer;
-  amp::TrainStep step(*net, loss_of(example), *optimizer,
+  amp::TrainStep step(*net, train::training_loss(run), *optimizer,
                       train::make_scaler(run.loss_scale, run.policy), {.policy = policy});
   const std::int64_t count = options.batch_size.value_or(kDefaultExamples);
   CapturedStep captured{.example = example, .count = count};

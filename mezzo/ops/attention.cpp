@@ -149,8 +149,8 @@ namespace ops {
 extern const OpDef attention{
     .name = "attention",
     .doc =
-        "softmax(q k^T * scale + mask) v per head: q [b, t, h, d], k [b, s, h_kv, d], v [b, s, "
-        "h_kv, dv]",
+        "softmax(q k^T * scale + mask) v per head; attention() takes q [b, h, t, d] and so on, and "
+        "swaps the axes to q [b, t, h, d], k [b, s, h_kv, d], v [b, s, h_kv, dv]",
     .precision = {.lower = PrecisionClass::kLower,
                   .cast_mask = 0b111,
                   .reason = "the products gain from 16 bits; scores and the statistics of softmax "

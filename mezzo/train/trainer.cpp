@@ -28,11 +28,6 @@ amp::LossFunction loss_for(const std::string& model, CrossEntropyOptions options
   return nn::CrossEntropyLoss(std::move(options));
 }
 
-amp::LossFunction training_loss(const RunOptions& options) {
-  return loss_for(options.model, {.label_smoothing = options.loss.label_smoothing,
-                                  .class_weights = class_weights_of(options.loss, options.device)});
-}
-
 void recompute_matching(nn::Module& net, const std::vector<std::string>& patterns) {
   for (const std::string& pattern : patterns) {
     const std::vector<nn::Module*> modules = net.matching(pattern);
@@ -70,6 +65,11 @@ Trainer::Trainer(const RunOptions& options, const Shape& example, std::int64_t c
   recompute_matching(*net, options.recompute);
   synchronize_norms(*net, options);
   if (options.graph) model.train_step().set_execution(graph::captured(*net));
+}
+
+amp::LossFunction training_loss(const RunOptions& options) {
+  return loss_for(options.model, {.label_smoothing = options.loss.label_smoothing,
+                                  .class_weights = class_weights_of(options.loss, options.device)});
 }
 
 nn::CrossEntropyLoss evaluation_loss(const LossOptions& options, Device device) {

@@ -26,6 +26,9 @@ struct Trainer {
   Model model;
 };
 
+// The loss of the training steps of a run: of classes, or of next tokens.
+amp::LossFunction training_loss(const RunOptions& options);
+
 // The loss that is evaluated; unlike in training, its labels are not smoothed.
 nn::CrossEntropyLoss evaluation_loss(const LossOptions& options, Device device);
 

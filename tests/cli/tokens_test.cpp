@@ -69,6 +69,15 @@ TEST_F(Tokens, CommandsSayWhatTheyNeed) {
   EXPECT_THAT(run("plan lenet5 --tokens 32").errors, HasSubstr("Use --image-size"));
 }
 
+TEST_F(Tokens, ExportTakesTheLengthOfSequences) {
+  for (const std::string model : {"gpt-tiny", "text-lstm"}) {
+    const Outcome outcome =
+        run("export --model " + model + " --tokens 8 --out " + path("net.onnx"));
+    EXPECT_EQ(outcome.status, 0) << outcome.errors;
+    EXPECT_THAT(outcome.output, HasSubstr(model + " for sequences [N, 8], "));
+  }
+}
+
 TEST_F(Tokens, VisionTransformersTrain) {
   const std::string train =
       "train --model vit_ti_16 --data shapes --image-size 16 --batch-size 32 --steps 1 --quiet "
