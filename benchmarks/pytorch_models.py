@@ -3,10 +3,9 @@ import torch
 from torch import nn
 from torch.nn import functional
 
-GPTS = {  # layers, heads, width, vocabulary
-    "gpt-tiny": (6, 6, 384, 256),
-    "gpt2": (12, 12, 768, 50257),
-}
+import products
+
+HEAD_WIDTH = 64
 POSITIONS = 1024  # and more, where sequences are longer
 DROPOUT = 0.1
 
@@ -87,11 +86,11 @@ class Gpt(nn.Module):
 
     def __init__(self, sizes, tokens):
         super().__init__()
-        layers, heads, width, vocabulary = sizes
-        self.wte = nn.Embedding(vocabulary, width)
+        width = sizes.width
+        self.wte = nn.Embedding(sizes.classes, width)
         self.wpe = nn.Embedding(max(tokens, POSITIONS), width)
         self.dropout = nn.Dropout(DROPOUT)
-        self.h = nn.Sequential(*(Block(heads, width) for _ in range(layers)))
+        self.h = nn.Sequential(*(Block(width // HEAD_WIDTH, width) for _ in range(sizes.layers)))
         self.ln_f = nn.LayerNorm(width)
         for table in (self.wte, self.wpe):
             nn.init.normal_(table.weight, std=0.02)
@@ -103,7 +102,7 @@ class Gpt(nn.Module):
 
 
 def is_gpt(name):
-    return name in GPTS
+    return name in products.GPTS
 
 
 def maker(name, image_size, tokens):
@@ -113,7 +112,7 @@ def maker(name, image_size, tokens):
     if name in own:
         return own[name]
     if is_gpt(name):
-        return lambda: Gpt(GPTS[name], tokens)
+        return lambda: Gpt(products.GPTS[name], tokens)
     import torchvision
     more = {"image_size": image_size} if name.startswith("vit") else {}
     return lambda: getattr(torchvision.models, name)(num_classes=1000, **more)

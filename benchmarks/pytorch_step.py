@@ -14,6 +14,7 @@ import time
 
 import torch
 
+import products
 import pytorch_models
 
 IMAGE_SIZES = {"lenet5": 32, "mlp": 28, "resnet20": 32}
@@ -42,7 +43,7 @@ def example_batch(arguments):
     """Normal pixels with classes in turn; or random tokens, with the following ones as labels."""
     n, size = arguments.batch_size, arguments.image_size
     if pytorch_models.is_gpt(arguments.model):
-        vocabulary = pytorch_models.GPTS[arguments.model][-1]
+        vocabulary = products.GPTS[arguments.model].classes
         tokens = torch.randint(vocabulary, (n, arguments.tokens + 1))
         return tokens[:, :-1].contiguous(), tokens[:, 1:].contiguous()
     images = torch.randn(n, 1 if arguments.model in ("lenet5", "mlp") else 3, size, size)

@@ -1,5 +1,6 @@
 #include "mezzo/models/text_lstm.h"
 
+#include "mezzo/nn/optional_input.h"
 #include "mezzo/ops/shape_ops.h"
 
 namespace mezzo::models {
@@ -24,7 +25,7 @@ nn::Tensors TextLstm::forward_all(const nn::Tensors& inputs) {
   check_arg(!inputs.empty() && inputs.size() <= 2, "TextLstm", "there are ", inputs.size(),
             " inputs. Give tokens, and lengths if they differ");
   const Tensor x = embedding_(inputs[0]);
-  const nn::Tensors read = lstm_({x, inputs.size() > 1 ? inputs[1] : Tensor()});
+  const nn::Tensors read = lstm_({x, nn::input_or_none(inputs, 1)});
   const Tensor& states = read[1];  // [layers * directions, n, hidden]
   const std::int64_t count = states.shape()[0];
   nn::Tensors last;

@@ -4,6 +4,7 @@
 
 #include "mezzo/nn/heads.h"
 #include "mezzo/nn/init.h"
+#include "mezzo/nn/optional_input.h"
 #include "mezzo/ops/attention.h"
 #include "mezzo/ops/compare.h"
 #include "mezzo/ops/dispatcher/call.h"
@@ -24,11 +25,6 @@ Shape in_proj_shape(std::int64_t size, std::int64_t heads) {
 }
 
 bool are_one(const Tensor& a, const Tensor& b) { return a.impl() == b.impl(); }
-
-const Tensor& mask_at(const Tensors& inputs, std::size_t i) {
-  static const Tensor kNone;
-  return i < inputs.size() ? inputs[i] : kNone;
-}
 
 }  // namespace
 
@@ -80,7 +76,7 @@ Tensors MultiHeadAttention::forward_all(const Tensors& inputs) {
               "query, key or value is undefined. Give all three");
   }
   const Projected projected = project(inputs[0], inputs[1], inputs[2]);
-  return {attend(projected, joined_mask(mask_at(inputs, 3), mask_at(inputs, 4)))};
+  return {attend(projected, joined_mask(input_or_none(inputs, 3), input_or_none(inputs, 4)))};
 }
 
 // Applies `count` thirds of the weight, beginning with `first`.

@@ -3,6 +3,7 @@
 #include <cmath>
 
 #include "mezzo/nn/init.h"
+#include "mezzo/nn/optional_input.h"
 #include "mezzo/ops/dropout.h"
 #include "mezzo/ops/matmul.h"
 #include "mezzo/ops/rearrange.h"
@@ -15,10 +16,6 @@ namespace {
 Tensor state_at(const Tensor& states, std::int64_t i) {
   if (!states.defined()) return {};
   return reshape(slice(states, 0, i, i + 1), {states.shape()[1], states.shape()[2]});
-}
-
-Tensor state_or_none(const Tensors& inputs, std::size_t i) {
-  return i < inputs.size() ? inputs[i] : Tensor();
 }
 
 }  // namespace
@@ -106,7 +103,7 @@ Tensors Lstm::forward_all(const Tensors& inputs) {
   check_arg(!inputs.empty() && inputs.size() <= 4, "Lstm", "there are ", inputs.size(),
             " inputs. Give x, lengths, h0 and c0, of which all but the first may be left out");
   return run_layers(inputs[0],
-                    {state_or_none(inputs, 1), state_or_none(inputs, 2), state_or_none(inputs, 3)});
+                    {input_or_none(inputs, 1), input_or_none(inputs, 2), input_or_none(inputs, 3)});
 }
 
 Gru::Gru(std::int64_t in_features, std::int64_t hidden_size, const RecurrentLayers& options)
@@ -115,7 +112,7 @@ Gru::Gru(std::int64_t in_features, std::int64_t hidden_size, const RecurrentLaye
 Tensors Gru::forward_all(const Tensors& inputs) {
   check_arg(!inputs.empty() && inputs.size() <= 3, "Gru", "there are ", inputs.size(),
             " inputs. Give x, lengths and h0, of which all but the first may be left out");
-  return run_layers(inputs[0], {state_or_none(inputs, 1), state_or_none(inputs, 2), Tensor()});
+  return run_layers(inputs[0], {input_or_none(inputs, 1), input_or_none(inputs, 2), Tensor()});
 }
 
 }  // namespace mezzo::nn

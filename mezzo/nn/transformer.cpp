@@ -1,5 +1,6 @@
 #include "mezzo/nn/transformer.h"
 
+#include "mezzo/nn/optional_input.h"
 #include "mezzo/ops/arithmetic.h"
 #include "mezzo/ops/dropout.h"
 #include "mezzo/ops/relu.h"
@@ -45,10 +46,6 @@ MultiHeadAttentionOptions attention_options(const TransformerLayerOptions& optio
   return {.bias = options.bias, .dropout = options.dropout, .causal = causal};
 }
 
-Tensor mask_or_none(const Tensors& inputs, std::size_t i) {
-  return i < inputs.size() ? inputs[i] : Tensor();
-}
-
 Tensor self_attention(MultiHeadAttention& attention, const Tensor& x, const Tensor& key_mask,
                       const Tensor& mask) {
   if (!key_mask.defined() && !mask.defined()) return attention(x);
@@ -78,7 +75,7 @@ Tensors TransformerEncoderLayer::forward_all(const Tensors& inputs) {
   check_arg(!inputs.empty() && inputs.size() <= 3 && inputs[0].defined(), "TransformerEncoderLayer",
             "the inputs are x, key_mask and mask, of which the masks may be left out; there are ",
             inputs.size());
-  return {run_layer(inputs[0], mask_or_none(inputs, 1), mask_or_none(inputs, 2))};
+  return {run_layer(inputs[0], input_or_none(inputs, 1), input_or_none(inputs, 2))};
 }
 
 Tensor TransformerEncoderLayer::run_layer(const Tensor& x, const Tensor& key_mask,
@@ -121,11 +118,11 @@ Tensors TransformerDecoderLayer::forward_all(const Tensors& inputs) {
   const Tensor& memory = inputs[1];
   const Stream stream = stream_of(options_, is_training());
   const Tensor own = stream.add(inputs[0], norm1_, [&](const Tensor& y) {
-    return self_attention(self_attn_, y, mask_or_none(inputs, 2), mask_or_none(inputs, 3));
+    return self_attention(self_attn_, y, input_or_none(inputs, 2), input_or_none(inputs, 3));
   });
   const Tensor joined = stream.add(own, norm2_, [&](const Tensor& y) {
     return multihead_attn_(
-               Tensors{y, memory, memory, mask_or_none(inputs, 4), mask_or_none(inputs, 5)})
+               Tensors{y, memory, memory, input_or_none(inputs, 4), input_or_none(inputs, 5)})
         .front();
   });
   return {stream.add(joined, norm3_, [&](const Tensor& y) {
