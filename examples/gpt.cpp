@@ -105,8 +105,8 @@ int main(int argc, char** argv) {
   amp::TrainStep step(net, nn::NextTokenLoss(), optimizer, amp::GradScaler({}, false),
                       {.policy = amp::Policy{.level = amp::Level::kO2}, .max_grad_norm = 1.0});
   for (int i = 0; i < steps; ++i) {
-    std::vector<std::size_t> places;
-    for (int k = 0; k < 8; ++k) places.push_back(default_generator().below(text.size() - kTokens));
+    std::vector<std::size_t> places(8);
+    for (std::size_t& place : places) place = default_generator().below(text.size() - kTokens);
     const Tensor tokens = tokens_at(text, places, kTokens + 1);
     const double loss = step(slice(tokens, 1, 0, kTokens), slice(tokens, 1, 1, kTokens + 1)).loss;
     if (i % 50 == 0 || i == steps - 1) std::printf("step %d: loss %.3f\n", i + 1, loss);
