@@ -3,7 +3,7 @@
 
 usage: make_transformers.py
 
-Needs torch, torchvision, transformers and numpy. Everything is computed in f64, so that the test can hold
+Needs tests/frameworks/requirements/pytorch.txt. Everything is computed in f64, so that the test can hold
 mezzo's f32 against exact numbers. Per case:
 
   names      the state in PyTorch's names; entry i is filled from number stream i (networks.values_of)

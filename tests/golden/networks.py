@@ -1,7 +1,7 @@
 """The networks of mezzo in PyTorch, with weights, images and labels from a formula.
 
 Only their results are stored: tests/golden/formula.h computes the same numbers to the last bit. Needs
-torch, torchvision and numpy; Debian's python3-torchvision has all three.
+torch, torchvision and numpy: see tests/frameworks/requirements/pytorch.txt.
 """
 import numpy
 import torch

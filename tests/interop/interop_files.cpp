@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "mezzo/mezzo.h"
+#include "tests/interop/training_steps.h"
 
 namespace {
 
@@ -172,9 +173,13 @@ int run(const std::vector<std::string>& words) {
     write_onnx(words[1]);
   } else if (what == "events" && words.size() == 2) {
     write_events(words[1]);
+  } else if (what == "steps" && words.size() == 4) {
+    interop::training_steps(words[1], words[2], std::stod(words[3]));
   } else {
-    std::fputs("usage: copy-npy IN OUT, copy-safetensors IN OUT, onnx FOLDER or events FOLDER\n",
-               stderr);
+    std::fputs(
+        "usage: copy-npy IN OUT, copy-safetensors IN OUT, onnx FOLDER, events FOLDER or steps "
+        "MODEL FOLDER RATE\n",
+        stderr);
     return 2;
   }
   return 0;
