@@ -22,7 +22,7 @@ def times_of(command):
 
 
 def medians(rounds):
-    return {key: statistics.median(times[key] for times in rounds) for key in rounds[0]}
+    return {key: round(statistics.median(times[key] for times in rounds), 2) for key in rounds[0]}
 
 
 def pytorch_time(times, kind, dtype):
