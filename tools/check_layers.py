@@ -45,7 +45,7 @@ ROOMS = {
     "kernels/cpu/onednn": SHARED,
     "kernels/cpu/recurrent": SHARED,
     "kernels/cpu/pool": SHARED | {"kernels/cpu/norm"},
-    "kernels/cpu/attention": SHARED,
+    "kernels/cpu/attention": SHARED | {"kernels/cpu/gemm"},
     "kernels/cpu/gemm": SHARED | {"kernels/cpu/norm"},
     "kernels/cpu/conv": SHARED | {"kernels/cpu/onednn"},
     "kernels/cpu/conv/as_gemm": METHOD,

@@ -5,8 +5,12 @@
 #include <hwy/foreach_target.h>
 
 #include "mezzo/core/scratch.h"
+#include "mezzo/kernels/cpu/attention/key_operand-inl.h"
+#include "mezzo/kernels/cpu/attention/query_operand-inl.h"
+#include "mezzo/kernels/cpu/attention/rounded_tile-inl.h"
 #include "mezzo/kernels/cpu/attention/scores-inl.h"
 #include "mezzo/kernels/cpu/attention/work.h"
+#include "mezzo/kernels/cpu/attention/write-inl.h"
 #include "mezzo/kernels/cpu/loops/layout.h"
 
 HWY_BEFORE_NAMESPACE();
@@ -14,20 +18,22 @@ namespace mezzo::HWY_NAMESPACE::attention_tiles {
 namespace {
 
 // What a thread needs to compute rows of tiles.
-template <class T, bool kPaired>
+template <class T, class Products>
 class ForwardWorker {
  public:
-  ForwardWorker(const Problem& problem, const KernelArgs& args, Room& room)
+  ForwardWorker(const Problem& problem, const KernelArgs& args, const Products& products,
+                Room& room)
       : problem_(problem),
+        products_(products),
         out_(args.output(0)),
         lse_(args.output(1)),
         q_(problem.sizes.features, false, room),
-        k_(problem.sizes.features, room),
-        v_(problem.sizes.values, room),
-        tile_(problem, room),
+        k_(problem.sizes.features, KeyForm::kRows, room),
+        v_(problem.sizes.values, KeyForm::kColumns, room),
+        tile_(problem, {Products::kStripKeys, lanes()}, room),
         scores_(room.take(kTileKeys * kTilePitch)),
         result_(room.take(padded_width(problem.sizes.values) * kTilePitch)) {
-    if (kPaired) pairs_ = room.take(kTileKeys / 2 * kTilePitch);
+    if (kPaired) pairs_ = room.take(kRoundedTile);
   }
 
   void run(std::int64_t sample, std::int64_t head, std::int64_t query_tile) {
@@ -47,27 +53,27 @@ class ForwardWorker {
   }
 
  private:
+  static constexpr bool kPaired = Products::kPaired;
+
   void add_tile() {
     const TilePlace& place = tile_.place();
     const std::int64_t key_head = place.head / problem_.sizes.group();
-    k_.set(problem_.k.at<T>(place.sample, place.key, key_head), problem_.k.position, place.keys,
-           false);
-    v_.set(problem_.v.at<T>(place.sample, place.key, key_head), problem_.v.position, place.keys,
-           true);
+    k_.set(problem_.k.at<T>(place.sample, place.key, key_head), problem_.k.position, place.keys);
+    v_.set(problem_.v.at<T>(place.sample, place.key, key_head), problem_.v.position, place.keys);
     tile_.for_strips([&](const Strip& strip) {
-      multiply<kPaired>({.a = k_.rows().from(strip.begin, 0),
-                         .b = q_.columns() + strip.column(),
-                         .b_row = kTilePitch,
-                         .sums = scores_ + strip.begin * kTilePitch + strip.column(),
-                         .sums_row = kTilePitch,
-                         .rows = strip.keys(),
-                         .terms = k_.row_terms(),
-                         .vectors = tile_.vectors() - strip.vector,
-                         .scale = static_cast<float>(problem_.attrs.scale)});
+      products_.multiply({.a = k_.rows().from(strip.begin, 0),
+                          .b = q_.columns() + strip.column(),
+                          .b_row = kTilePitch,
+                          .sums = scores_ + strip.begin * kTilePitch + strip.column(),
+                          .sums_row = kTilePitch,
+                          .rows = strip.keys(),
+                          .terms = k_.row_terms(),
+                          .vectors = tile_.vectors() - strip.vector,
+                          .scale = static_cast<float>(problem_.attrs.scale)});
     });
     tile_.hide(scores_);
     for (std::int64_t v = 0; v < tile_.vectors(); ++v) to_probabilities(v);
-    if constexpr (kPaired) pair_probabilities();
+    if constexpr (kPaired) pair_keys<Products>(tile_, scores_, pairs_);
     add_values();
   }
 
@@ -111,36 +117,23 @@ class ForwardWorker {
     return hn::Max(hn::Max(parts[0], parts[1]), hn::Max(parts[2], parts[3]));
   }
 
-  // Rounds probabilities to bf16, in pairs of neighbouring keys.
-  void pair_probabilities() {
-    for (std::int64_t v = 0; v < tile_.vectors(); ++v) {
-      const std::int64_t rows = tile_.rows(v);
-      float* const column = scores_ + v * lanes();
-      // A row more of zeros for an odd number of rows.
-      if (rows % 2 != 0) store(hn::Zero(F32()), column + rows * kTilePitch);
-      for (std::int64_t j = 0; j < rows; j += 2) {
-        const float* const at = column + j * kTilePitch;
-        pair_up(at, at + kTilePitch, lanes(), pairs_ + j / 2 * kTilePitch + v * lanes());
-      }
-    }
-  }
-
   void add_values() {
     const bool is_first = tile_.place().key == 0;
     tile_.for_strips([&](const Strip& strip) {
       const std::int64_t begin = kPaired ? strip.begin / 2 : strip.begin;
       const bool adds = !is_first || strip.begin > 0;
-      multiply<kPaired>({.a = v_.columns().from(0, begin),
-                         .b = (kPaired ? pairs_ : scores_) + begin * kTilePitch + strip.column(),
-                         .b_row = kTilePitch,
-                         .sums = result_ + strip.column(),
-                         .sums_row = kTilePitch,
-                         .rows = problem_.sizes.values,
-                         .terms = numbers_of<kPaired>(strip.keys()),
-                         .vectors = tile_.vectors() - strip.vector,
-                         .adds = adds,
-                         // Queries that see the first strip see the others, or have no later ones.
-                         .keep = !is_first && strip.begin == 0 ? keep_ + strip.column() : nullptr});
+      products_.multiply(
+          {.a = v_.columns().from(0, begin),
+           .b = (kPaired ? pairs_ : scores_) + begin * kTilePitch + strip.column(),
+           .b_row = kTilePitch,
+           .sums = result_ + strip.column(),
+           .sums_row = kTilePitch,
+           .rows = problem_.sizes.values,
+           .terms = numbers_of<Products>(strip.keys()),
+           .vectors = tile_.vectors() - strip.vector,
+           .adds = adds,
+           // Queries that see the first strip see the others, or have no later ones.
+           .keep = !is_first && strip.begin == 0 ? keep_ + strip.column() : nullptr});
     });
   }
 
@@ -162,15 +155,16 @@ class ForwardWorker {
     });
     T* const to = out_.mutable_data<T>() +
                   ((sample * sizes.queries + query) * sizes.heads + head) * sizes.values;
-    write_columns(result_, 1, sizes.values, queries, to, sizes.heads * sizes.values);
+    write_columns<T>(result_, 1, {to, sizes.heads * sizes.values, queries, sizes.values});
   }
 
   const Problem& problem_;
+  const Products& products_;
   const Tensor& out_;
   const Tensor& lse_;
-  QueryOperand<T, kPaired> q_;
-  KeyOperand<T, kPaired> k_;
-  KeyOperand<T, kPaired> v_;
+  QueryOperand<T, Products> q_;
+  KeyOperand<T, Products> k_;
+  KeyOperand<T, Products> v_;
   ScoreTile tile_;
   float* scores_;           // [kTileKeys][kTilePitch]
   float* pairs_ = nullptr;  // [kTileKeys / 2][kTilePitch]
@@ -180,24 +174,25 @@ class ForwardWorker {
   alignas(64) float keep_[kTileQueries];     // what earlier sums are multiplied by
 };
 
-template <class T, bool kPaired>
-void forward_of(const KernelArgs& args) {
-  using Worker = ForwardWorker<T, kPaired>;
+template <class T, class Products>
+void forward_of(const KernelArgs& args, const Products& products) {
+  using Worker = ForwardWorker<T, Products>;
   const Problem problem(args, AttentionInput::kQ, AttentionInput::kStart);
   const AttentionSizes& sizes = problem.sizes;
   const std::int64_t tiles = problem.query_tiles();
   const std::int64_t units = sizes.batch * sizes.heads * tiles;
   if (units == 0) return;
   Room counted;
-  Worker(problem, args, counted);
-  const double products = static_cast<double>(sizes.batch * sizes.heads) *
-                          static_cast<double>(sizes.features + sizes.values) *
-                          sizes.scores(problem.attrs.causal);
-  const std::int64_t grain = kernels::attention::grain_of(units, products);
+  Worker(problem, args, products, counted);
+  const double work = static_cast<double>(sizes.batch * sizes.heads) *
+                      static_cast<double>(sizes.features + sizes.values) *
+                      sizes.scores(problem.attrs.causal);
+  const std::int64_t grain = kernels::attention::grain_of(units, work);
   parallel_for(units, grain, [&](std::int64_t begin, std::int64_t end) {
+    [[maybe_unused]] const auto registers = products.registers();
     const Tensor memory = scratch({counted.used()}, DType::kF32);
     Room room(memory.mutable_data<float>());
-    Worker worker(problem, args, room);
+    Worker worker(problem, args, products, room);
     for (std::int64_t i = begin; i < end; ++i) {
       const std::int64_t head = i / tiles;
       worker.run(head / sizes.heads, head % sizes.heads,
@@ -212,15 +207,24 @@ void forward_of(const KernelArgs& args) {
 namespace mezzo::HWY_NAMESPACE {
 
 void attention_forward(const KernelArgs& args) {
-  kernels::visit_vector_dtype(args.input(0).dtype(),
-                              [&]<class T>() { attention_tiles::forward_of<T, false>(args); });
+  kernels::visit_vector_dtype(args.input(0).dtype(), [&]<class T>() {
+    attention_tiles::forward_of<T>(args, attention_tiles::F32Products());
+  });
 }
 
 void attention_forward_dots(const KernelArgs& args) {
   if constexpr (attention_tiles::kMayHaveDots) {
-    attention_tiles::forward_of<BFloat16, true>(args);
+    attention_tiles::forward_of<BFloat16>(args, attention_tiles::DotProducts());
   } else {
-    attention_tiles::forward_of<BFloat16, false>(args);
+    attention_forward(args);
+  }
+}
+
+void attention_forward_tiles(const KernelArgs& args, const kernels::attention::TileUnit& unit) {
+  if constexpr (attention_tiles::kMayHaveTiles) {
+    attention_tiles::forward_of<BFloat16>(args, attention_tiles::TileProducts{unit});
+  } else {
+    attention_forward(args);
   }
 }
 
@@ -232,11 +236,18 @@ namespace mezzo::kernels::attention {
 
 HWY_EXPORT(attention_forward);
 HWY_EXPORT(attention_forward_dots);
+HWY_EXPORT(attention_forward_tiles);
 
 void run_forward(const KernelArgs& args) { HWY_DYNAMIC_DISPATCH(attention_forward)(args); }
 
 void run_forward_dots(const KernelArgs& args) {
   HWY_DYNAMIC_DISPATCH(attention_forward_dots)(args);
+}
+
+void run_forward_tiles(const KernelArgs& args) { run_forward_on(tile_unit(), args); }
+
+void run_forward_on(const TileUnit& unit, const KernelArgs& args) {
+  HWY_DYNAMIC_DISPATCH(attention_forward_tiles)(args, unit);
 }
 
 }  // namespace mezzo::kernels::attention

@@ -10,6 +10,7 @@
 //          +----+----+----+
 #pragma once
 
+#include "mezzo/kernels/cpu/attention/product_tiles.h"
 #include "mezzo/kernels/kernel.h"
 
 namespace mezzo::kernels::attention {
@@ -19,5 +20,9 @@ void run_forward(const KernelArgs& args);
 // The same for bf16 with the CPU's dot product: probabilities are rounded to bf16 for their product
 // with v. Needs has_bf16_dot().
 void run_forward_dots(const KernelArgs& args);
+// The same on the tile unit, with the same roundings; needs has_tiles().
+void run_forward_tiles(const KernelArgs& args);
+// The same on another unit, which stands in for it in tests. Without AVX-512 it is run_forward().
+void run_forward_on(const TileUnit& unit, const KernelArgs& args);
 
 }  // namespace mezzo::kernels::attention

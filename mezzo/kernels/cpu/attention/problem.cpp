@@ -1,6 +1,7 @@
 #include "mezzo/kernels/cpu/attention/problem.h"
 
 #include "mezzo/core/cpu.h"
+#include "mezzo/kernels/cpu/gemm/tiles.h"
 #include "mezzo/kernels/cpu/loops/layout.h"
 
 namespace mezzo::kernels::attention {
@@ -34,7 +35,7 @@ Problem::Problem(const KernelArgs& args, std::size_t first, std::size_t start)
   place = attrs.as_dropout().place(parts.defined() ? parts.data<std::int64_t>() : nullptr);
 }
 
-Support supports_tiles(const KernelArgs& args) {
+Support supports_vectors(const KernelArgs& args) {
   for (const Tensor* input : args.inputs) {
     if (!input->defined()) continue;
     const DType dtype = input->dtype();
@@ -50,7 +51,13 @@ Support supports_dots(const KernelArgs& args) {
   if (!has_fast_bf16_dot())
     return Support::no("the CPU's dot product of bf16 is no faster than f32");
   if (args.input(0).dtype() != DType::kBf16) return Support::no("only bf16 has a dot product");
-  return supports_tiles(args);
+  return supports_vectors(args);
+}
+
+Support supports_tiles(const KernelArgs& args) {
+  if (bf16_unit() != Bf16Unit::kTiles) return Support::no("the CPU has no tile unit");
+  if (args.input(0).dtype() != DType::kBf16) return Support::no("the tile unit multiplies bf16");
+  return supports_vectors(args);
 }
 
 }  // namespace mezzo::kernels::attention

@@ -81,8 +81,10 @@ struct Problem {
 };
 
 // `supports` of these kernels: the operands are f32, bf16 or f16, the mask bool or f32.
-Support supports_tiles(const KernelArgs& args);
+Support supports_vectors(const KernelArgs& args);
 // The same for bf16 alone, on a CPU whose dot product of bf16 is faster than f32.
 Support supports_dots(const KernelArgs& args);
+// The same for bf16 alone, on a CPU with the tile unit.
+Support supports_tiles(const KernelArgs& args);
 
 }  // namespace mezzo::kernels::attention

@@ -85,10 +85,8 @@ void multiply_last_columns(const Product& p, std::int64_t vector) {
   if constexpr (kVectors > 1) multiply_last_columns<kPaired, kVectors - 1>(p, vector);
 }
 
-}  // namespace
-
 template <bool kPaired>
-void multiply(const Product& p) {
+void multiply_by_vectors(const Product& p) {
   std::int64_t vector = 0;
   for (; vector + kSumVectors <= p.vectors; vector += kSumVectors) {
     multiply_columns<kPaired, kSumVectors>(p, vector * lanes());
@@ -96,9 +94,45 @@ void multiply(const Product& p) {
   if (vector < p.vectors) multiply_last_columns<kPaired, kSumVectors - 1>(p, vector);
 }
 
-template void multiply<false>(const Product& p);
+// Multiplies sums by factor(column), a vector. Most factors are 1: maxima seldom grow.
+template <class Factor>
+void scale_sums(const Product& p, const Factor& factor) {
+  for (std::int64_t v = 0; v < p.vectors; ++v) {
+    const F32Vec by = factor(v * lanes());
+    if (hn::AllTrue(F32(), hn::Eq(by, hn::Set(F32(), 1.0F)))) continue;
+    float* at = p.sums + v * lanes();
+    for (std::int64_t r = 0; r < p.rows; ++r, at += p.sums_row) store(hn::Mul(load(at), by), at);
+  }
+}
+
+}  // namespace
+
+void F32Products::multiply(const Product& p) const { multiply_by_vectors<false>(p); }
+
 #if HWY_TARGET == HWY_AVX3 || HWY_ARCH_ARM_A64
-template void multiply<true>(const Product& p);
+void DotProducts::multiply(const Product& p) const { multiply_by_vectors<true>(p); }
+#endif
+
+#if HWY_TARGET == HWY_AVX3
+void TileProducts::multiply(const Product& p) const {
+  constexpr std::int64_t kNumber = sizeof(float);
+  if (p.keep != nullptr) {
+    scale_sums(p, [&](std::int64_t column) HWY_ATTR { return load(p.keep + column); });
+  }
+  unit.multiply({.a = static_cast<const char*>(p.a.data),
+                 .a_row = p.a.row,
+                 .b = reinterpret_cast<const char*>(p.b),
+                 .b_row = p.b_row * kNumber,
+                 .sums = reinterpret_cast<char*>(p.sums),
+                 .sums_row = p.sums_row * kNumber,
+                 .row_tiles = ceil_div(p.rows, kRowStep),
+                 .term_tiles = ceil_div(p.terms, kTermStep),
+                 .column_tiles = p.vectors,
+                 .adds = p.adds});
+  if (!p.adds) {
+    scale_sums(p, [&](std::int64_t) HWY_ATTR { return hn::Set(F32(), p.scale); });
+  }
+}
 #endif
 
 }  // namespace mezzo::HWY_NAMESPACE::attention_tiles

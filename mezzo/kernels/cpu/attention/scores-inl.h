@@ -59,10 +59,18 @@ struct Strip {
   std::int64_t column() const { return vector * lanes(); }
 };
 
+// What the keys and the first columns of strips are multiples of, and the columns of a tile: a
+// multiple of lanes().
+struct StripSize {
+  std::int64_t keys = 16;
+  std::int64_t columns = lanes();
+};
+
 // A tile of scores: rows are keys, columns are queries.
 class ScoreTile {
  public:
-  ScoreTile(const Problem& problem, Room& room) : problem_(problem) {
+  ScoreTile(const Problem& problem, const StripSize& strip, Room& room)
+      : problem_(problem), strip_(strip) {
     if (!problem.attrs.drops()) return;
     factors_ = room.take(kTileKeys * kTilePitch);
     query_factors_ = room.take(kTileQueries * kTileKeys);
@@ -70,7 +78,7 @@ class ScoreTile {
 
   void set(const TilePlace& place) {
     place_ = place;
-    vectors_ = ceil_div(place.queries, lanes());
+    vectors_ = round_up(place.queries, strip_.columns) / lanes();
     std::fill_n(rows_, vectors_, 0);
     for_strips(
         [&](const Strip& strip) { std::fill(rows_ + strip.vector, rows_ + vectors_, strip.end); });
@@ -78,6 +86,7 @@ class ScoreTile {
   }
 
   const TilePlace& place() const { return place_; }
+  // The vectors of columns; the last columns may be those of no query.
   std::int64_t vectors() const { return vectors_; }
   // The rows of that vector of columns that are computed.
   std::int64_t rows(std::int64_t vector) const { return rows_[vector]; }
@@ -90,11 +99,11 @@ class ScoreTile {
   void for_strips(const Body& body) const {
     const std::int64_t last = problem_.first_seeing(place_.key + place_.keys - 1);
     if (last <= place_.query) return body(Strip{0, place_.keys, 0});
-    for (std::int64_t j = 0; j < place_.keys; j += kStripKeys) {
+    for (std::int64_t j = 0; j < place_.keys; j += strip_.keys) {
       const std::int64_t first = problem_.first_seeing(place_.key + j) - place_.query;
       if (first >= place_.queries) return;
-      body(Strip{j, std::min(j + kStripKeys, place_.keys),
-                 std::max<std::int64_t>(first, 0) / lanes()});
+      const std::int64_t step = std::max<std::int64_t>(first, 0) / strip_.columns;
+      body(Strip{j, std::min(j + strip_.keys, place_.keys), step * strip_.columns / lanes()});
     }
   }
 
@@ -107,8 +116,6 @@ class ScoreTile {
   }
 
  private:
-  static constexpr std::int64_t kStripKeys = 16;
-
   void add_mask(float* scores, std::int64_t v) const {
     const Mask& mask = problem_.mask;
     const std::int64_t query = place_.query + v * lanes();
@@ -146,7 +153,7 @@ class ScoreTile {
   // Words lie query by query, so factors are made in rows of queries and transposed.
   void set_factors() {
     const std::int64_t width = round_up(place_.keys, kRowMultiple);
-    const std::int64_t count = round_up(place_.queries, kRowMultiple);
+    const std::int64_t count = round_up(vectors_ * lanes(), kRowMultiple);
     for (std::int64_t i = 0; i < place_.queries; ++i) set_query_factors(i);
     std::fill(query_factors_ + place_.queries * kTileKeys, query_factors_ + count * kTileKeys,
               0.0F);
@@ -179,6 +186,7 @@ class ScoreTile {
   }
 
   const Problem& problem_;
+  StripSize strip_;
   TilePlace place_;
   std::int64_t vectors_ = 0;
   std::int64_t rows_[kTileQueries] = {};  // per vector of columns
