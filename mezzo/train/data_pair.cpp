@@ -7,6 +7,7 @@
 #include "mezzo/data/token_batches.h"
 #include "mezzo/train/configuration.h"
 #include "mezzo/train/fine_tuning.h"
+#include "mezzo/train/metrics.h"
 
 namespace mezzo::train {
 namespace {
@@ -110,6 +111,8 @@ void check_data(const RunOptions& options) {
   check_arg(has_tokens, "--data", options.model, " reads tokens, and ", options.data,
             " has none. Use ", data::kTokenSetNames);
   check_no_image_options(options);
+  check_arg(metric_name(options.watch.monitor) != "accuracy", "--monitor", options.model,
+            " has no accuracy. Use loss");
 }
 
 ExampleKind example_of(const RunOptions& options, const DataPair& data) {

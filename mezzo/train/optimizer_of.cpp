@@ -52,7 +52,7 @@ Options options_from(const OptimizerOptions& said) {
 
 // The number of groups of the optimizer that a group of one rate becomes.
 std::size_t parts_of(const std::vector<Tensor>& params, const OptimizerOptions& said) {
-  if (!said.decay_matrices) return 1;
+  if (!said.decay_matrices || params.empty()) return 1;
   return optim::decay_groups(params, optim::SgdOptions()).size();
 }
 
@@ -64,7 +64,8 @@ std::unique_ptr<optim::Optimizer> make_of_row(const Row& /*row*/, const Groups& 
   for (std::size_t i = 0; i < params.size(); ++i) {
     Options options = options_from<Options>(said);
     if (i > 0) options.lr = said.lr_of[i - 1].lr;
-    if (said.decay_matrices) {
+    // The first group holds the rate of the run even if it is empty.
+    if (said.decay_matrices && !params[i].empty()) {
       std::ranges::copy(optim::decay_groups(params[i], options), std::back_inserter(groups));
     } else {
       groups.push_back({params[i], options});

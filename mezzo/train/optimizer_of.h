@@ -24,7 +24,7 @@ struct GroupedOptimizer {
 // The optimizer that the options name, for the network's trainable parameters. The first group
 // holds those that no pattern of lr_of names, followed by a group for each pattern. A parameter
 // that several patterns name belongs to the last of them. With decay_matrices, each group is two:
-// that of its matrices, and that of what does not decay; a group of nothing is left out. Throws
+// that of its matrices, and that of what does not decay, unless it has but one of them. Throws
 // ArgumentError for a pattern that is left without trainable parameters, and for settings that the
 // optimizer refuses.
 GroupedOptimizer make_optimizer(nn::Module& net, const OptimizerOptions& options);
