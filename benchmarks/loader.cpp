@@ -77,7 +77,7 @@ void run(const Setting& setting) {
 int main(int argc, char** argv) {
   CLI::App app{"Images per second of the input pipeline"};
   mezzo::Setting setting;
-  app.add_option("--data", setting.data, std::string(mezzo::data::kDatasetNames));
+  app.add_option("--data", setting.data, std::string(mezzo::data::kImageSetNames));
   app.add_option("--image-size", setting.image_size, "Height and width")->capture_default_str();
   app.add_option("--batch-size", setting.batch_size, "Images per batch")->capture_default_str();
   app.add_option("--workers", setting.workers, "Worker counts to try; 0: only the calling thread")

@@ -38,10 +38,6 @@ void print_memory(const train::RunOptions& run, const train::RunResult& result,
   write_out("\n");
 }
 
-double tokens_per_s(const train::ExampleKind& example, const train::RunResult& result) {
-  return result.images_per_s * static_cast<double>(example.shape[0]);
-}
-
 void print_times(const train::RunOptions& run, const train::ExampleKind& example,
                  const train::RunResult& result) {
   const std::string size = example.is_tokens()
@@ -55,7 +51,7 @@ void print_times(const train::RunOptions& run, const train::ExampleKind& example
   write_out("  phases    forward {:.3f} ms, backward {:.3f} ms, update {:.3f} ms (medians)\n",
             result.forward_ms_median, result.backward_ms_median, result.update_ms_median);
   write_out("  rate      {:.1f} {}/s", result.images_per_s, train::name_of_examples(example.shape));
-  if (example.is_tokens()) write_out(", {:.0f} tokens/s", tokens_per_s(example, result));
+  if (example.is_tokens()) write_out(", {:.0f} tokens/s", result.tokens_per_s);
   write_out("\n");
   if (result.skipped_steps > 0) {
     write_out("  skipped   {} of {} steps, for values that were not finite\n", result.skipped_steps,
@@ -88,7 +84,7 @@ void run_bench(BenchOptions options) {
     write_profile(json, profile, result, rates);
   }
   Json event = result_event(run, result, false);
-  if (example.is_tokens()) event["tokens_per_s"] = tokens_per_s(example, result);
+  if (example.is_tokens()) event["tokens_per_s"] = result.tokens_per_s;
   event["process_bytes"] = process_bytes;
   json.write(event);
 }

@@ -31,20 +31,24 @@ struct CompareOptions : SharedOptions {
   std::vector<std::string> levels{"O0", "O2"};
 };
 
-const std::vector<std::string> kHeader{"network", "level",       "dtype",   "ms/step", "images/s",
-                                       "epochs",  "peak memory", "skipped", "loss",    "accuracy"};
+std::vector<std::string> table_header(bool has_tokens) {
+  return {"network", "level",       "dtype",   "ms/step", has_tokens ? "tokens/s" : "images/s",
+          "epochs",  "peak memory", "skipped", "loss",    has_tokens ? "perplexity" : "accuracy"};
+}
 
 std::vector<std::string> table_row(const train::RunOptions& run, const train::RunResult& result) {
+  const bool is_language = !result.test.has_accuracy();
   return {run.model,
           amp::name_of(run.policy.level),
           name_of(run.policy.dtype()),
           fmt::format("{:.2f}", result.step_ms_median),
-          fmt::format("{:.0f}", result.images_per_s),
+          fmt::format("{:.0f}", is_language ? result.tokens_per_s : result.images_per_s),
           fmt::format("{}", result.epochs),
           format_bytes(result.peak_bytes),
           fmt::format("{}", result.skipped_steps),
           fmt::format("{:.4f}", without_sign(result.test.loss)),
-          fmt::format("{:.2f} %", 100 * result.test.accuracy)};
+          is_language ? fmt::format("{:.2f}", without_sign(result.test.perplexity()))
+                      : fmt::format("{:.2f} %", 100 * result.test.accuracy)};
 }
 
 // A folder for each run, as TensorBoard expects: `1-O0-f32`, `2-O2-bf16`.
@@ -88,8 +92,7 @@ struct Logs {
 train::RunResult train_one(const train::RunOptions& run, const train::DataPair& data,
                            std::size_t number, Logs& logs) {
   logs.json.begin(start_event("compare", run, training_fields(run)));
-  begin_left_out(logs.json, *data.train, "train");
-  begin_left_out(logs.json, *data.test, "test");
+  begin_left_out(logs.json, data);
   Progress progress(logs.json, label_of(run), logs.quiet);
   logs.report.begin(label_of(run), run, data);
   EventLog log(log_folder(logs.folder, number, run), progress);
@@ -111,7 +114,8 @@ void check_log_folders(const std::string& parent, const std::vector<train::RunOp
 void check_precision(const std::vector<train::RunOptions>& runs, const train::DataPair& data) {
   train::RunOptions options = runs.front();
   options.fine_tuning.weights.clear();
-  const auto net = train::make_model(options, data.train->image_shape(), data.train->num_classes());
+  const train::ExampleKind example = train::example_of(options, data);
+  const auto net = train::make_model(options, example.shape, example.classes);
   for (const train::RunOptions& run : runs) {
     amp::apply_options(*net, run.policy, run.precision);
   }
@@ -133,20 +137,19 @@ void run_compare(CompareOptions options) {
   RunReport report(report_title(runs.front().model, runs.front().data), options.report);
   const train::DataPair data = train::open_data(runs.front());
   for (train::RunOptions& run : runs) {
-    fit_epochs(options, *data.train, run);
-    train::set_image_size(run, data.train->image_shape());
+    fit_epochs(options, data, run);
+    train::fit_to_data(run, data);
     train::set_class_weights(run.loss, data);
   }
   check_precision(runs, data);
   check_log_folders(options.logdir, runs);
   Logs logs{JsonLines(options.json), std::move(report), options.logdir, options.quiet};
-  std::vector<std::vector<std::string>> rows{kHeader};
+  std::vector<std::vector<std::string>> rows{table_header(data.has_tokens())};
   const StopOnSignal stop;
   train::RunResult result;
   const auto print_rows = [&] {
     if (rows.size() > 1) write_out("{}", format_table(rows));
-    print_left_out(*data.train, "train");
-    print_left_out(*data.test, "test");
+    print_left_out(data);
   };
   try {
     for (std::size_t i = 0; i < runs.size() && !result.stopped; ++i) {
@@ -180,7 +183,7 @@ void add_compare(CLI::App& app) {
   CLI::App* command =
       app.add_subcommand("compare", "Train a model once per level, from the same weights");
   auto options = std::make_shared<CompareOptions>();
-  add_precision_options_but_level(*command, *options, OfferedModels::kForImages);
+  add_precision_options_but_level(*command, *options, OfferedModels::kWithData);
   offer(command->add_option("--levels", options->levels,
                             "Levels to compare, with a dtype if not --dtype: O0,O2,O2/f16"),
         level_words())

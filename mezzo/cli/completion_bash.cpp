@@ -9,10 +9,13 @@ constexpr const char* kBegin =
 _mezzo() {
   local place=$COMP_CWORD current=${COMP_WORDS[COMP_CWORD]} kind=options words='' names='' option
   COMPREPLY=()
-  # To bash, `=` and `:` are words of their own. After a `:` comes a folder.
+  # To bash, `=` and `:` are words of their own. After a `:` comes a folder; after `text:`, a file.
   if [[ $current == : || ${COMP_WORDS[place-1]} == : ]]; then
+    [[ $current == : ]] || place=$((place - 1))
+    local what=-d
+    if [[ ${COMP_WORDS[place-1]} == text ]]; then what=-f; fi
     compopt -o filenames 2>/dev/null
-    mapfile -t COMPREPLY < <(compgen -d -- "${current#:}")
+    mapfile -t COMPREPLY < <(compgen $what -- "${current#:}")
     return
   fi
   if [[ $current == = ]]; then

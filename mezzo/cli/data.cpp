@@ -3,6 +3,7 @@
 
 #include "mezzo/cli/command.h"
 #include "mezzo/cli/data_sheet.h"
+#include "mezzo/cli/data_tokens.h"
 #include "mezzo/cli/distinct_files.h"
 #include "mezzo/cli/failures.h"
 #include "mezzo/cli/json_lines.h"
@@ -144,6 +145,8 @@ void check_data_options(const DataOptions& options) {
   check_outputs({json, out}, {.data = options.run.data});
   check_arg(options.limit.value_or(1) >= 1, "--limit",
             "must be at least 1: ", options.limit.value_or(1));
+  check_arg(options.out.empty() || !data::names_tokens(options.run.data), "--out",
+            "draws images, and ", options.run.data, " has tokens. Leave it out");
   check_sheet_options(options.sheet);
   check_arg(!options.out.empty() || !options.sheet.is_given, "--out",
             "is missing: --pictures, --image-size and --seed say what the picture shows. Give a "
@@ -163,6 +166,9 @@ void run_data(const DataOptions& options) {
   apply_machine_options(options);
   if (!options.out.empty()) io::check_writable(options.out, "--out");
   JsonLines json(options.json);
+  if (data::names_tokens(options.run.data)) {
+    return show_tokens(options.run.data, splits, options.limit, json);
+  }
   // First, since it may reject its options.
   const Sheet sheet =
       options.out.empty() ? Sheet() : make_sheet(options.run.data, splits.front(), options.sheet);
@@ -188,7 +194,7 @@ void add_data(CLI::App& app) {
   offer(command->add_option("--split", options->split, "train, test or both"),
         {"train", "test", "both"})
       ->capture_default_str();
-  command->add_option("--limit", options->limit, "Images to examine of each split (all)");
+  command->add_option("--limit", options->limit, "Images or tokens to examine of each split (all)");
   offer_files(command->add_option("--out", options->out, "Write a picture of images (PNG)"));
   add_sheet_options(*command, options->sheet);
   command->add_option("--threads", options->threads, "Threads to use (all cores)");

@@ -30,6 +30,7 @@ void EventLog::on_first_batch(const data::Batch& batch, const data::Dataset& dat
 
 void EventLog::on_step(const train::StepEvent& event) {
   step_ = event.step;
+  open();
   if (writer_ != nullptr) {
     writer_->add_scalar("train/loss", event.report.loss, step_);
     writer_->add_scalar("train/lr", event.lr, step_);
@@ -42,13 +43,25 @@ void EventLog::on_step(const train::StepEvent& event) {
   next_.on_step(event);
 }
 
-void EventLog::on_epoch(const train::EpochEvent& event) {
+void EventLog::add(const train::Evaluation& test) {
   open();
-  if (writer_ != nullptr) {
-    writer_->add_scalar("test/loss", event.test.loss, step_);
-    writer_->add_scalar("test/accuracy", event.test.accuracy, step_);
+  if (writer_ == nullptr) return;
+  writer_->add_scalar("test/loss", test.loss, step_);
+  if (test.has_accuracy()) {
+    writer_->add_scalar("test/accuracy", test.accuracy, step_);
+  } else {
+    writer_->add_scalar("test/perplexity", test.perplexity(), step_);
   }
+}
+
+void EventLog::on_epoch(const train::EpochEvent& event) {
+  add(event.test);
   next_.on_epoch(event);
+}
+
+void EventLog::on_evaluation(const train::EvaluationEvent& event) {
+  add(event.test);
+  next_.on_evaluation(event);
 }
 
 }  // namespace mezzo::cli

@@ -18,11 +18,12 @@ class EventLog final : public train::RunObserver {
       : folder_(std::move(folder)), next_(next) {}
   void on_resume(const std::string& path, std::int64_t step) override;
   void on_start(std::int64_t total_steps) override { next_.on_start(total_steps); }
-  // Creates the file only now, so that a refused run leaves none. Throws FileError if the folder is
-  // not writable.
+  // This one, or the first step of a run without pictures, creates the file, so that a refused run
+  // leaves none. Throws FileError if the folder is not writable.
   void on_first_batch(const data::Batch& batch, const data::Dataset& dataset) override;
   void on_step(const train::StepEvent& event) override;
   void on_epoch(const train::EpochEvent& event) override;
+  void on_evaluation(const train::EvaluationEvent& event) override;
   void on_rate(const train::RateEvent& event) override { next_.on_rate(event); }
   void on_early_stop(const train::EarlyStop& event) override { next_.on_early_stop(event); }
   void on_gradients(const amp::GradientStatistics& statistics) override {
@@ -31,6 +32,7 @@ class EventLog final : public train::RunObserver {
 
  private:
   void open();
+  void add(const train::Evaluation& test);
 
   std::string folder_;
   train::RunObserver& next_;

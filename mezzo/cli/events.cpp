@@ -1,5 +1,8 @@
 #include "mezzo/cli/events.h"
 
+#include <fmt/format.h>
+
+#include "mezzo/cli/table.h"
 #include "mezzo/core/cpu.h"
 #include "mezzo/core/parallel.h"
 #include "mezzo/ops/tf32.h"
@@ -28,6 +31,9 @@ Json rates_of(const std::vector<train::RateOf>& rates) {
 }  // namespace
 
 Json data_fields(const train::RunOptions& options) {
+  if (data::names_tokens(options.data)) {
+    return {{"data", options.data}, {"tokens", options.tokens}};
+  }
   return {{"data", options.data},
           {"image_size", options.image_size},
           {"bad_images", options.bad_images == data::BadImages::kSkip ? "skip" : "error"},
@@ -54,6 +60,7 @@ Json step_fields(const train::RunOptions& options) {
       {"betas", reads.betas.has_value() ? Json::array({optimizer.beta1, optimizer.beta2}) : Json()},
       {"eps", reads.eps.has_value() ? Json(optimizer.eps) : Json()},
       {"weight_decay", optimizer.weight_decay},
+      {"decay_matrices", optimizer.decay_matrices},
       {"accumulate", optimizer.accumulate},
       {"clip", or_null(optimizer.clip)},
       {"freeze", options.fine_tuning.freeze},
@@ -76,12 +83,14 @@ Json training_fields(const train::RunOptions& options) {
                  {"zero_init_residual", options.zero_init_residual},
                  {"lr_schedule", train::name_of(options.schedule.kind)},
                  {"warmup_epochs", options.schedule.warmup_epochs},
+                 {"warmup_steps", or_null(options.schedule.warmup_steps)},
                  {"lr_init", options.schedule.lr_init},
                  {"lr_end", options.schedule.lr_end},
                  {"lr_gamma", options.schedule.lr_gamma},
                  {"lr_factor", options.schedule.lr_factor},
                  {"lr_patience", options.schedule.lr_patience},
                  {"lr_cooldown", options.schedule.lr_cooldown},
+                 {"eval_every", or_null(options.watch.eval_every)},
                  {"ema", or_null(options.watch.ema)},
                  {"ema_warmup", options.watch.ema_warmup},
                  {"early_stop", or_null(options.watch.early_stop)},
@@ -118,6 +127,23 @@ Json begin_result(const train::RunOptions& options) {
           {"dtype", name_of(options.policy.dtype())}};
 }
 
+Json quality_fields(const train::Evaluation& test) {
+  if (test.has_accuracy()) return {{"accuracy", test.accuracy}};
+  return {{"perplexity", test.perplexity()}};
+}
+
+std::string text_of(const train::Evaluation& test) {
+  const double loss = without_sign(test.loss);
+  if (test.has_accuracy())
+    return fmt::format("accuracy {:.2f} %, loss {:.4f}", 100 * test.accuracy, loss);
+  return fmt::format("perplexity {:.2f}, loss {:.4f}", without_sign(test.perplexity()), loss);
+}
+
+std::string rate_text(double images_per_s, double tokens_per_s) {
+  if (tokens_per_s > 0) return fmt::format("{:.0f} tokens/s", tokens_per_s);
+  return fmt::format("{:.0f} images/s", images_per_s);
+}
+
 Json result_event(const train::RunOptions& options, const Measured& measured, const Json& own) {
   Json event = begin_result(options);
   event["batch_size"] = options.batch_size;
@@ -126,8 +152,16 @@ Json result_event(const train::RunOptions& options, const Measured& measured, co
   event["peak_bytes"] = measured.peak_bytes;
   event["skipped_steps"] = measured.skipped_steps;
   event.update(own);
-  event["accuracy"] = measured.test.has_value() ? Json(measured.test->accuracy) : Json();
-  event["loss"] = measured.test.has_value() ? Json(measured.test->loss) : Json();
+  if (!measured.test.has_value()) {
+    event["accuracy"] = event["loss"] = Json();
+    return event;
+  }
+  event.update(quality_fields(*measured.test));
+  event["loss"] = measured.test->loss;
+  if (data::names_tokens(options.data)) {
+    event["tokens_per_second"] = measured.tokens_per_s;
+    event["test_loss"] = measured.test->loss;
+  }
   return event;
 }
 
@@ -135,6 +169,7 @@ Json result_event(const train::RunOptions& options, const train::RunResult& resu
                   bool with_data) {
   Measured measured{.step_ms_median = result.step_ms_median,
                     .images_per_s = result.images_per_s,
+                    .tokens_per_s = result.tokens_per_s,
                     .peak_bytes = result.peak_bytes,
                     .skipped_steps = result.skipped_steps};
   Json own{{"steps", result.steps},

@@ -24,12 +24,19 @@ Json start_event(const std::string& command, const train::RunOptions& options, c
 struct Measured {
   double step_ms_median = 0;  // in an evaluation: of batches
   double images_per_s = 0;
+  double tokens_per_s = 0;  // 0 for images
   std::int64_t peak_bytes = 0;
   std::int64_t skipped_steps = 0;
   std::optional<train::Evaluation> test{};  // null if nothing was evaluated
 };
 // The beginning of every result: the run that it belongs to.
 Json begin_result(const train::RunOptions& options);
+// What a test set shows of the network: `accuracy`, or `perplexity` of a language model.
+Json quality_fields(const train::Evaluation& test);
+// `accuracy 97.12 %, loss 0.0951`, or `perplexity 7.39, loss 2.0001`.
+std::string text_of(const train::Evaluation& test);
+// `1234 images/s`, or `1234 tokens/s`.
+std::string rate_text(double images_per_s, double tokens_per_s);
 // The result of such a command, with the command's own fields.
 Json result_event(const train::RunOptions& options, const Measured& measured, const Json& own);
 // The result of a run. `with_data`: loss and accuracy were measured; otherwise they are null.

@@ -50,13 +50,15 @@ OfferedValues offered_for(CLI::Option& option) {
 }
 
 std::vector<std::string> words_in(std::string_view list) {
-  constexpr std::string_view kFolder = ":DIR";
+  constexpr std::string_view kPaths[] = {":DIR", ":FILE"};
   std::vector<std::string> words;
   std::istringstream text{std::string(list)};
   for (std::string word; text >> word;) {
     if (word == "and" || word == "or") continue;
     if (word.ends_with(',')) word.pop_back();
-    if (word.ends_with(kFolder)) word.resize(word.size() - kFolder.size() + 1);
+    for (const std::string_view path : kPaths) {
+      if (word.ends_with(path)) word.resize(word.size() - path.size() + 1);
+    }
     words.push_back(word);
   }
   return words;

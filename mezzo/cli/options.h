@@ -69,9 +69,9 @@ struct SharedOptions {
   train::RunOptions parsed() const;
 };
 
-// What --model offers: every model, or only those that read images, as the data sets of the command
-// do.
-enum class OfferedModels : std::uint8_t { kAll, kForImages };
+// What --model offers: every model, or only those that there are data sets for, of images or
+// tokens.
+enum class OfferedModels : std::uint8_t { kAll, kWithData };
 
 // --model
 void add_model_option(CLI::App& command, train::RunOptions& run, OfferedModels offered);
@@ -82,9 +82,9 @@ void add_precision_options_but_level(CLI::App& command, SharedOptions& options,
                                      OfferedModels offered);
 // --loss-scale
 void add_loss_scale_option(CLI::App& command, SharedOptions& options);
-// --data --image-size --bad-images --workers: the images and their size.
+// --data --image-size --tokens --bad-images --workers: the images and their size, or the tokens.
 void add_data_options(CLI::App& command, SharedOptions& options);
-// --tokens, for commands that can make up sequences.
+// --tokens
 void add_tokens_option(CLI::App& command, train::RunOptions& run);
 // --batch-size, for training and for evaluation.
 void add_batch_size_option(CLI::App& command, SharedOptions& options);
@@ -102,7 +102,8 @@ void add_optimizer_options(CLI::App& command, SharedOptions& options);
 void add_class_weights_option(CLI::App& command, SharedOptions& options);
 // --lr-schedule --lr-init --lr-end --lr-gamma --lr-factor --warmup-epochs ...
 void add_schedule_options(CLI::App& command, SharedOptions& options);
-// --ema --ema-warmup --early-stop --monitor: reactions to the validation.
+// --eval-every --ema --ema-warmup --early-stop --monitor: when to validate, and reactions to the
+// validation.
 void add_watch_options(CLI::App& command, SharedOptions& options);
 // --graph --recompute --sync-batchnorm --seed and the options of add_device_options(): how steps
 // run.
@@ -117,7 +118,7 @@ void add_report_options(CLI::App& command, SharedOptions& options);
 void add_output_options(CLI::App& command, SharedOptions& options);
 
 // Sets the epochs of a run to as many as --steps takes, if only --steps was given.
-void fit_epochs(const SharedOptions& options, const data::Dataset& images, train::RunOptions& run);
+void fit_epochs(const SharedOptions& options, const train::DataPair& data, train::RunOptions& run);
 
 // `O2/bf16`.
 std::string text_of(const amp::Policy& policy);

@@ -28,11 +28,12 @@ void add_data_options(CLI::App& command, SharedOptions& options) {
   add_size(command, "--image-size", options.run.image_size,
            "Height and width of images (the data's own; images: 224)")
       ->group(heading::kData);
+  add_tokens_option(command, options.run);
   offer(command.add_option("--bad-images", options.bad_images, "Unreadable files: error or skip"),
         {"error", "skip"})
       ->capture_default_str()
       ->group(heading::kData);
-  command.add_option("--workers", options.run.workers, "Data loading threads")
+  command.add_option("--workers", options.run.workers, "Threads that load images")
       ->capture_default_str()
       ->group(heading::kData);
 }
@@ -53,7 +54,7 @@ void add_training_data_options(CLI::App& command, SharedOptions& options) {
   add(command.add_option("--steps", options.run.steps, "Stop after N steps"));
   // As flags that are set to false, they would appear as `--no-shuffle{false}` in the help.
   add(command.add_flag_callback(
-      "--no-shuffle", [&options] { options.run.shuffle = false; }, "Keep images in file order"));
+      "--no-shuffle", [&options] { options.run.shuffle = false; }, "Keep the order of the files"));
   add(command.add_flag_callback(
       "--no-augment", [&options] { options.run.augment = false; }, "No crops and flips"));
   add(command.add_option("--mixup", options.run.mix.mixup, "Alpha of mixup")
@@ -62,11 +63,12 @@ void add_training_data_options(CLI::App& command, SharedOptions& options) {
           ->capture_default_str());
 }
 
-void fit_epochs(const SharedOptions& options, const data::Dataset& images, train::RunOptions& run) {
+void fit_epochs(const SharedOptions& options, const train::DataPair& data, train::RunOptions& run) {
   if (options.epochs.has_value() || !run.steps.has_value()) return;
   // Without a whole batch, the loader reports the error.
+  const std::int64_t examples = train::examples_per_epoch(run, data);
   const std::int64_t per_epoch =
-      std::max<std::int64_t>(images.size() / run.batch_size / run.process_count(), 1);
+      std::max<std::int64_t>(examples / run.batch_size / run.process_count(), 1);
   run.epochs = std::min((*run.steps - 1) / per_epoch + 1, train::kMostEpochs);
 }
 

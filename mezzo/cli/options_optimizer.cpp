@@ -89,6 +89,7 @@ void set_optimizer(const SharedOptions& options, train::RunOptions& run) {
   const train::OptimizerInfo& reads = train::info_of(kind);
   train::OptimizerOptions result = train::usual_options(kind);
   result.accumulate = run.optimizer.accumulate;
+  result.decay_matrices = run.optimizer.decay_matrices;
   result.lr = said.lr.value_or(result.lr);
   result.weight_decay = said.weight_decay.value_or(result.weight_decay);
   result.clip = said.clip;
@@ -112,7 +113,8 @@ void set_schedule(const SharedOptions& options, train::RunOptions& run) {
   const ScheduleWords& said = options.schedule;
   train::ScheduleOptions& schedule = run.schedule;
   schedule.kind = parse_schedule_name(said.kind);
-  set_if_read(said.lr_init, schedule.warmup_epochs > 0, "--lr-init", "--warmup-epochs",
+  const bool climbs = schedule.warmup_epochs > 0 || schedule.warmup_steps.value_or(0) > 0;
+  set_if_read(said.lr_init, climbs, "--lr-init", "--warmup-epochs and --warmup-steps",
               schedule.lr_init);
   const bool is_plateau = schedule.kind == Kind::kPlateau;
   const bool has_end = schedule.kind == Kind::kLinear || schedule.kind == Kind::kHalfCosine;
@@ -142,6 +144,8 @@ void add_optimizer_options(CLI::App& command, SharedOptions& options) {
   add_setting("--betas", said.betas, "Betas", &Info::betas);
   add_setting("--eps", said.eps, "Epsilon", &Info::eps);
   add_setting("--weight-decay", said.weight_decay, "Decay", &Info::weight_decay);
+  add(command.add_flag("--decay-matrices", options.run.optimizer.decay_matrices,
+                       "No decay of biases and norms"));
   add(command.add_option("--clip", said.clip, "Max gradient norm (none)"));
   add(command.add_option("--accumulate", options.run.optimizer.accumulate, "Micro-batches"))
       ->capture_default_str();
@@ -164,6 +168,7 @@ void add_schedule_options(CLI::App& command, SharedOptions& options) {
   };
   group(command.add_option("--warmup-epochs", schedule.warmup_epochs, "Epochs of warm-up")
             ->capture_default_str());
+  group(command.add_option("--warmup-steps", schedule.warmup_steps, "Steps of warm-up, instead"));
   add_number("--lr-init", said.lr_init, "Rate warm-up starts at", schedule.lr_init);
   add_number("--lr-end", said.lr_end, "Final or lowest rate", schedule.lr_end);
   add_number("--lr-gamma", said.lr_gamma, "Decay of exponential", schedule.lr_gamma);

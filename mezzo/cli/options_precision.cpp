@@ -87,9 +87,10 @@ void set_precision(const SharedOptions& options, train::RunOptions& run) {
 
 void add_model_option(CLI::App& command, train::RunOptions& run, OfferedModels offered) {
   std::vector<std::string> names = models::names();
-  if (offered == OfferedModels::kForImages) {
-    std::erase_if(names,
-                  [](const auto& name) { return models::usual_config(name).is_for_tokens(); });
+  if (offered == OfferedModels::kWithData) {
+    std::erase_if(names, [](const auto& name) {
+      return models::usual_config(name).is_for_tokens() && !models::predicts_tokens(name);
+    });
   }
   std::string list;
   for (const std::string& name : names) list += (list.empty() ? "" : ", ") + name;

@@ -9,6 +9,7 @@
 #include <sys/ioctl.h>
 #include <unistd.h>
 
+#include "mezzo/cli/events.h"
 #include "mezzo/cli/failures.h"
 #include "mezzo/cli/print.h"
 #include "mezzo/cli/table.h"
@@ -41,6 +42,9 @@ Progress::~Progress() { clear_line(); }
 train::RunResult Progress::run(const train::RunOptions& options, const train::DataPair& data,
                                train::RunObserver& observer, std::unique_ptr<nn::Module>* trained) {
   is_average_ = options.watch.ema.has_value();
+  if (data.has_tokens()) {
+    tokens_per_step_ = options.tokens * options.batch_size * options.process_count();
+  }
   try {
     return with_advice_on_images(options,
                                  [&] { return train::run(options, data, observer, trained); });
@@ -84,20 +88,45 @@ void Progress::on_step(const train::StepEvent& event) {
 }
 
 void Progress::on_epoch(const train::EpochEvent& event) {
-  json_.write({{"event", "epoch"},
-               {"epoch", event.epoch},
-               {"train_loss", event.train_loss},
-               {"loss", event.test.loss},
-               {"accuracy", event.test.accuracy},
-               {"seconds", event.seconds}});
+  Json line{{"event", "epoch"},
+            {"epoch", event.epoch},
+            {"train_loss", event.train_loss},
+            {"loss", event.test.loss}};
+  line.update(quality_fields(event.test));
+  line["seconds"] = event.seconds;
+  const bool has_tokens = event.tokens_per_s > 0;
+  if (has_tokens) line["tokens_per_second"] = event.tokens_per_s;
+  json_.write(line);
   if (!quiet_) {
     clear_line();
-    write_error("{}  epoch {}: train loss {:.4f}, test loss {:.4f}, accuracy {:.2f} %{}{}, {}\n",
-                label_, event.epoch, without_sign(event.train_loss), without_sign(event.test.loss),
-                100 * event.test.accuracy, is_average_ ? " of averaged weights" : "", scaling(),
+    write_error("{}  epoch {}: {}{}{}, {}\n", label_, event.epoch,
+                losses_text(event.train_loss, event.test),
+                has_tokens ? ", " + rate_text(0, event.tokens_per_s) : "", scaling(),
                 format_seconds(event.seconds));
   }
   skipped_ = 0;
+}
+
+void Progress::on_evaluation(const train::EvaluationEvent& event) {
+  Json line{{"event", "evaluation"},
+            {"step", event.step},
+            {"epoch", event.epoch},
+            {"train_loss", event.train_loss},
+            {"loss", event.test.loss}};
+  line.update(quality_fields(event.test));
+  json_.write(line);
+  if (quiet_) return;
+  clear_line();
+  write_error("{}  step {}: {}\n", label_, event.step, losses_text(event.train_loss, event.test));
+}
+
+// `train loss 0.1234, test loss 0.2345, accuracy 97.00 %`, and whose weights were tested.
+std::string Progress::losses_text(double train_loss, const train::Evaluation& test) const {
+  const std::string quality =
+      test.has_accuracy() ? fmt::format("accuracy {:.2f} %", 100 * test.accuracy)
+                          : fmt::format("perplexity {:.2f}", without_sign(test.perplexity()));
+  return fmt::format("train loss {:.4f}, test loss {:.4f}, {}{}", without_sign(train_loss),
+                     without_sign(test.loss), quality, is_average_ ? " of averaged weights" : "");
 }
 
 void Progress::on_rate(const train::RateEvent& event) {
@@ -132,9 +161,11 @@ void Progress::draw(const train::StepEvent& event) {
   // Only counts the steps of this part of a resumed run.
   const auto steps_done = static_cast<double>(event.step - first_step_);
   const auto steps_left = static_cast<double>(total_steps_ - event.step);
-  draw_line(fmt::format("{}  {}  loss {:.4f}  {:.1f} ms/step  {} left", label_,
+  const double tokens = steps_done * static_cast<double>(tokens_per_step_);
+  draw_line(fmt::format("{}  {}  loss {:.4f}  {:.1f} ms/step  {}{} left", label_,
                         bar(event.step, total_steps_), without_sign(event.report.loss),
                         event.report.total_ms(),
+                        tokens > 0 ? rate_text(0, tokens / elapsed) + "  " : "",
                         format_seconds(elapsed / steps_done * steps_left)));
   line_open_ = true;
 }

@@ -20,6 +20,7 @@ class Progress final : public train::RunObserver {
   void on_resume(const std::string& path, std::int64_t step) override;
   void on_step(const train::StepEvent& event) override;
   void on_epoch(const train::EpochEvent& event) override;
+  void on_evaluation(const train::EvaluationEvent& event) override;
   void on_rate(const train::RateEvent& event) override;
   void on_early_stop(const train::EarlyStop& event) override;
 
@@ -31,6 +32,7 @@ class Progress final : public train::RunObserver {
 
  private:
   void draw(const train::StepEvent& event);
+  std::string losses_text(double train_loss, const train::Evaluation& test) const;
   std::string scaling() const;
   void clear_line();
 
@@ -39,8 +41,9 @@ class Progress final : public train::RunObserver {
   bool quiet_;
   bool is_terminal_;
   bool line_open_ = false;
-  bool has_begun_ = false;   // the first step is done
-  bool is_average_ = false;  // whether averaged weights are tested
+  bool has_begun_ = false;            // the first step is done
+  bool is_average_ = false;           // whether averaged weights are tested
+  std::int64_t tokens_per_step_ = 0;  // 0 for images
   std::int64_t total_steps_ = 0;
   std::int64_t first_step_ = 0;  // steps done by an earlier part of the run
   bool is_scaled_ = false;       // whether the loss had a scale other than 1 in some step

@@ -60,6 +60,7 @@ void add_rows_if_asked(const train::RunOptions& options, ConfigurationRows& rows
   if (!tuning.weights.empty()) {
     rows.emplace_back("weights", tuning.weights + (tuning.new_head ? ", with a new head" : ""));
   }
+  if (options.tokens > 0) rows.emplace_back("tokens", std::to_string(options.tokens));
   if (options.mix.mixup > 0) rows.emplace_back("mixup", fmt::format("{}", options.mix.mixup));
   if (options.mix.cutmix > 0) rows.emplace_back("cutmix", fmt::format("{}", options.mix.cutmix));
   if (!options.loss.class_weights.empty()) {
@@ -71,12 +72,12 @@ void add_rows_if_asked(const train::RunOptions& options, ConfigurationRows& rows
   }
 }
 
-void add_left_out(const data::Dataset& set, const char* split, ConfigurationRows& rows) {
-  const auto left_out = std::ssize(set.left_out());
+void add_left_out(const data::Dataset* set, const char* split, ConfigurationRows& rows) {
+  const auto left_out = set != nullptr ? std::ssize(set->left_out()) : 0;
   if (left_out == 0) return;
   rows.emplace_back(
       fmt::format("left out ({})", split),
-      fmt::format("{} of {} images, which cannot be read", left_out, set.size() + left_out));
+      fmt::format("{} of {} images, which cannot be read", left_out, set->size() + left_out));
 }
 
 ConfigurationRows configuration_rows(const train::RunOptions& options) {
@@ -102,15 +103,17 @@ ConfigurationRows configuration_rows(const train::RunOptions& options) {
 std::unique_ptr<nn::Module> initial_network(train::RunOptions options,
                                             const train::DataPair& data) {
   options.fine_tuning.weights.clear();
-  return train::make_model(options, data.train->image_shape(), data.train->num_classes());
+  const train::ExampleKind example = train::example_of(options, data);
+  return train::make_model(options, example.shape, example.classes);
 }
 
 // The plan does not depend on the weights, and a resumed run has no file of them.
 NumberedPlan plan_of(const train::RunOptions& options, const train::DataPair& data,
                      nn::Module& net) {
-  const Shape image = data.train->image_shape();
+  const Shape shape = train::example_of(options, data).shape;
   const amp::Policy policy = amp::apply_options(net, options.policy, options.precision);
-  return number_reasons(rows_of(amp::make_plan(net, {1, image[0], image[1], image[2]}, policy)));
+  const Tensor example = train::zero_examples(shape, 1, net.device());
+  return number_reasons(rows_of(amp::make_plan(net, example, policy)));
 }
 
 std::string name_of_class(const std::vector<std::string>& names, std::size_t number) {
@@ -187,11 +190,12 @@ void RunReport::begin(const std::string& name, const train::RunOptions& options,
       .configuration = configuration_rows(options),
       .dtype = options.policy.dtype(),
       .is_scaled = train::make_scaler(options.loss_scale, options.policy).is_enabled(),
+      .has_accuracy = !data.has_tokens(),
       .plan = table_of(plan.calls),
       .reasons = table_of(plan.reasons)};
   add_rows_if_asked(options, run.configuration);
-  add_left_out(*data.train, "train", run.configuration);
-  add_left_out(*data.test, "test", run.configuration);
+  add_left_out(data.train.get(), "train", run.configuration);
+  add_left_out(data.test.get(), "test", run.configuration);
   const std::string frozen = nn::describe_frozen(*net);
   if (!frozen.empty()) run.configuration.emplace_back("frozen", frozen);
   report_.runs.push_back(std::move(run));
@@ -205,6 +209,7 @@ void ReportObserver::on_start(std::int64_t total_steps) { next_.on_start(total_s
 
 void ReportObserver::on_resume(const std::string& path, std::int64_t step) {
   if (report_.is_wanted()) report_.run().resumed_after = step;
+  step_ = step;
   next_.on_resume(path, step);
 }
 
@@ -224,6 +229,7 @@ void ReportObserver::on_first_batch(const data::Batch& batch, const data::Datase
 }
 
 void ReportObserver::on_step(const train::StepEvent& event) {
+  step_ = event.step;
   if (report_.is_wanted()) {
     report_.run().steps.push_back({.step = event.step,
                                    .loss = event.report.loss,
@@ -245,7 +251,18 @@ void ReportObserver::on_epoch(const train::EpochEvent& event) {
                                     .accuracy = event.test.accuracy,
                                     .seconds = event.seconds});
   }
+  add(step_, event.test);
   next_.on_epoch(event);
+}
+
+void ReportObserver::on_evaluation(const train::EvaluationEvent& event) {
+  add(event.step, event.test);
+  next_.on_evaluation(event);
+}
+
+void ReportObserver::add(std::int64_t step, const train::Evaluation& test) {
+  if (!report_.is_wanted()) return;
+  report_.run().evaluations.push_back({.step = step, .loss = test.loss});
 }
 
 void ReportObserver::on_rate(const train::RateEvent& event) {

@@ -42,13 +42,17 @@ class ReportObserver final : public train::RunObserver {
   void on_first_batch(const data::Batch& batch, const data::Dataset& dataset) override;
   void on_step(const train::StepEvent& event) override;
   void on_epoch(const train::EpochEvent& event) override;
+  void on_evaluation(const train::EvaluationEvent& event) override;
   void on_rate(const train::RateEvent& event) override;
   void on_early_stop(const train::EarlyStop& event) override;
   void on_gradients(const amp::GradientStatistics& statistics) override;
 
  private:
+  void add(std::int64_t step, const train::Evaluation& test);
+
   RunReport& report_;
   train::RunObserver& next_;
+  std::int64_t step_ = 0;  // the last one
 };
 
 }  // namespace mezzo::cli

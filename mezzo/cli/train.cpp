@@ -32,13 +32,12 @@ struct TrainOptions : SharedOptions {
 };
 
 void print_result(const train::RunOptions& options, const train::RunResult& result) {
-  write_out("{} at {}: accuracy {:.2f} %, loss {:.4f}{}", options.model, text_of(options.policy),
-            100 * result.test.accuracy, without_sign(result.test.loss),
+  write_out("{} at {}: {}{}", options.model, text_of(options.policy), text_of(result.test),
             options.watch.ema.has_value() ? " of averaged weights" : "");
   // A resumed run may already have been finished.
   if (result.total_ms > 0) {
-    write_out(", {:.2f} ms/step, {:.0f} images/s, peak {}", result.step_ms_median,
-              result.images_per_s, format_bytes(result.peak_bytes));
+    write_out(", {:.2f} ms/step, {}, peak {}", result.step_ms_median,
+              rate_text(result.images_per_s, result.tokens_per_s), format_bytes(result.peak_bytes));
   } else {
     write_out(", no step was left");
   }
@@ -84,13 +83,12 @@ void run_train(TrainOptions options) {
   const std::string name = fmt::format("{} {}", run.model, text_of(run.policy));
   RunReport report(report_title(name, run.data), options.report);
   const train::DataPair data = train::open_data(run);
-  fit_epochs(options, *data.train, run);
-  train::set_image_size(run, data.train->image_shape());
+  fit_epochs(options, data, run);
+  train::fit_to_data(run, data);
   train::set_class_weights(run.loss, data);
   JsonLines json(options.json, run.checkpoints.resume);
   json.begin(start_event("train", run, training_fields(run)));
-  begin_left_out(json, *data.train, "train");
-  begin_left_out(json, *data.test, "test");
+  begin_left_out(json, data);
   Progress progress(json, run.model, options.quiet);
   report.begin(name, run, data);
   EventLog log(options.logdir, progress);
@@ -111,8 +109,7 @@ void run_train(TrainOptions options) {
     throw;
   }
   if (!result.stopped) print_result(run, result);
-  print_left_out(*data.train, "train");
-  print_left_out(*data.test, "test");
+  print_left_out(data);
   on_the_way([&] { write_both(options.save, *trained, report); });
   if (result.stopped) {
     // The launcher ends all processes when the first one fails, and one may still be writing.
@@ -129,7 +126,7 @@ void run_train(TrainOptions options) {
 void add_train(CLI::App& app) {
   CLI::App* command = app.add_subcommand("train", "Train a model");
   auto options = std::make_shared<TrainOptions>();
-  add_precision_options(*command, *options, OfferedModels::kForImages);
+  add_precision_options(*command, *options, OfferedModels::kWithData);
   add_loss_scale_option(*command, *options);
   add_beginning_options(*command, *options);
   add_training_data_options(*command, *options);

@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "mezzo/core/error.h"
+#include "mezzo/data/draw.h"
 #include "mezzo/data/shuffle.h"
 #include "mezzo/data/stream.h"
 
@@ -65,6 +66,7 @@ BatchSource::BatchSource(BatchOrder of) : order_(std::move(of)) {
   check_arg(order.batch_size <= std::numeric_limits<std::int64_t>::max() / order.shard.count,
             kSourceOp, "a batch of ", order.shard.count, " times ", order.batch_size,
             " examples is too large to be counted. Use smaller batches");
+  check_arg(order.draws >= 0, kSourceOp, "draws must not be negative: ", order.draws);
   if (order.sampler != nullptr) check_sampler(order);
   const std::int64_t most = order.epoch_size() / order.shard.count;
   check_arg(!order.drop_remainder || order.batch_size <= most, kSourceOp,
@@ -127,15 +129,27 @@ void BatchSource::order_epoch() {
     repeats_ = repeats_among(indices_, order_.examples);
     return;
   }
+  if (order_.draws > 0) return;  // indices_of() draws them
   indices_ = count_to(order_.examples);
   if (!order_.shuffle) return;
   const auto epoch = static_cast<std::uint64_t>(position_.epoch);
   shuffle(indices_, stream_of(order_.seed, epoch, kOrderStream));
 }
 
+std::vector<std::int64_t> BatchSource::drawn(std::int64_t first, std::int64_t count) const {
+  std::vector<std::int64_t> examples;
+  for (std::int64_t place = first; place < first + count; ++place) {
+    Generator random = stream_of(order_.seed, static_cast<std::uint64_t>(position_.epoch),
+                                 static_cast<std::uint64_t>(place));
+    examples.push_back(below(random, order_.examples));
+  }
+  return examples;
+}
+
 std::vector<std::int64_t> BatchSource::indices_of(std::int64_t step) const {
   const std::int64_t first = first_of(step);
   const std::int64_t count = std::min(order_.batch_size, order_.epoch_size() - first);
+  if (order_.sampler == nullptr && order_.draws > 0) return drawn(first, count);
   return {indices_.begin() + first, indices_.begin() + first + count};
 }
 

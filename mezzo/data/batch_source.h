@@ -50,9 +50,16 @@ struct BatchOrder {
   std::uint64_t seed = 0;
   Shard shard{};
   std::shared_ptr<const Sampler> sampler{};  // null: each example once, shuffled or in order
+  // Without a sampler: an epoch has so many examples, drawn with replacement, each by its place in
+  // the epoch alone. No list of the examples is made, so there may be any number of them. 0: each
+  // example once.
+  std::int64_t draws = 0;
 
   // The number of examples in an epoch, over all shards.
-  std::int64_t epoch_size() const { return sampler == nullptr ? examples : sampler->epoch_size(); }
+  std::int64_t epoch_size() const {
+    if (sampler != nullptr) return sampler->epoch_size();
+    return draws > 0 ? draws : examples;
+  }
   // The number of examples in a step, over all shards.
   std::int64_t step_size() const { return batch_size * shard.count; }
 };
@@ -86,7 +93,8 @@ class BatchSource {
   const BatchOrder& order() const { return order_; }
 
  protected:
-  // Throws ArgumentError unless batch_size is positive and the shard's index is within its count.
+  // Throws ArgumentError unless batch_size is positive, draws is not negative and the shard's index
+  // is within its count.
   // Also throws if, with drop_remainder, the batch of all shards is larger than an epoch, and if
   // the sampler is for a set of another size or refuses this order.
   explicit BatchSource(BatchOrder order);
@@ -105,6 +113,8 @@ class BatchSource {
   }
 
   void order_epoch();
+  // The examples at these places of the epoch, with BatchOrder::draws.
+  std::vector<std::int64_t> drawn(std::int64_t first, std::int64_t count) const;
 
   // The batch at position() with these indices.
   virtual Batch take_batch() = 0;

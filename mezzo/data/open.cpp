@@ -16,6 +16,7 @@
 #include "mezzo/data/pipeline.h"
 #include "mezzo/data/readable.h"
 #include "mezzo/data/shapes.h"
+#include "mezzo/data/token_file.h"
 
 namespace mezzo::data {
 namespace {
@@ -95,14 +96,22 @@ bool ends_as_one_of(const InFolder& set, std::string name) {
   });
 }
 
+namespace fs = std::filesystem;
+
 bool lies_in(const std::string& path, const std::string& folder) {
-  namespace fs = std::filesystem;
   std::error_code error;
   // The path is used without its trailing slash, which would count as a component of its own.
   const fs::path outer = fs::weakly_canonical(fs::absolute(fs::path(folder) / ".", error), error);
   const fs::path inner = fs::weakly_canonical(fs::absolute(path, error), error);
   const fs::path rest = inner.lexically_relative(outer);
   return !error && !rest.empty() && *rest.begin() != "..";
+}
+
+bool is_same_file(const std::string& a, const std::string& b) {
+  std::error_code error;
+  if (fs::equivalent(a, b, error)) return true;  // also finds hard links
+  return fs::weakly_canonical(fs::absolute(a, error), error) ==
+         fs::weakly_canonical(fs::absolute(b, error), error);
 }
 
 std::unique_ptr<Dataset> transformed(std::unique_ptr<Dataset> set, Transforms transforms) {
@@ -129,14 +138,32 @@ struct Opened {
 
 constexpr std::string_view kOpenOp = "data";
 
-Opened open_spec(std::string_view spec, Split split, const OpenOptions& options) {
+// What opens a set of tokens, and the path that it needs.
+struct Tokens {
+  std::string_view name;
+  std::unique_ptr<TokenSet> (*open)(const std::string& path, Split split, std::int64_t vocabulary);
+  std::string_view path;  // `FILE`
+};
+constexpr Tokens kTokens[] = {{"text", open_text, "FILE"}, {"tokens", open_token_folder, "DIR"}};
+
+// A spec in two: `images` and `DIR`.
+struct SpecParts {
+  std::string_view name;
+  std::string path;
+};
+
+SpecParts parts_of(std::string_view spec) {
   const std::size_t colon = spec.find(':');
-  const std::string_view name = spec.substr(0, colon);
-  const std::string folder(colon == std::string_view::npos ? "" : spec.substr(colon + 1));
+  return {spec.substr(0, colon),
+          std::string(colon == std::string_view::npos ? "" : spec.substr(colon + 1))};
+}
+
+Opened open_spec(std::string_view spec, Split split, const OpenOptions& options) {
+  const auto [name, folder] = parts_of(spec);
   for (const BuiltIn& set : kBuiltIn) {
     if (name != set.name) continue;
-    check_arg(colon == std::string_view::npos, kOpenOp, name,
-              " is built in and has no folder: ", spec, ". Write ", name);
+    check_arg(spec == name, kOpenOp, name, " is built in and has no folder: ", spec, ". Write ",
+              name);
     return {set.open(split, 0), stretching};
   }
   for (const InFolder& set : kInFolder) {
@@ -145,6 +172,7 @@ Opened open_spec(std::string_view spec, Split split, const OpenOptions& options)
               name, ":DIR");
     return {set.open(folder, split, options), set.transforms};
   }
+  check_arg(!names_tokens(spec), kOpenOp, spec, " has tokens, not images. Use ", kImageSetNames);
   fail(kOpenOp, "no such data set: `", spec, "`. Known data sets are ", known_specs());
 }
 
@@ -166,12 +194,30 @@ std::unique_ptr<Dataset> open_as_stored(std::string_view spec, Split split,
   return open_spec(spec, split, options).set;
 }
 
-bool is_file_of(std::string_view spec, const std::string& path) {
+bool names_tokens(std::string_view spec) {
   const std::size_t colon = spec.find(':');
-  if (colon == std::string_view::npos) return false;
-  const std::string folder(spec.substr(colon + 1));
-  return std::ranges::any_of(kInFolder, [&](const InFolder& set) {
-    return spec.substr(0, colon) == set.name && ends_as_one_of(set, path) && lies_in(path, folder);
+  return colon != std::string_view::npos &&
+         std::ranges::count(kTokens, spec.substr(0, colon), &Tokens::name) > 0;
+}
+
+std::unique_ptr<TokenSet> open_tokens(std::string_view spec, Split split, std::int64_t vocabulary) {
+  const auto [name, path] = parts_of(spec);
+  for (const Tokens& set : kTokens) {
+    if (name != set.name) continue;
+    check_arg(!path.empty(), kOpenOp, name, " needs a path: ", spec, ". Write ", name, ":",
+              set.path);
+    return set.open(path, split, vocabulary);
+  }
+  fail(kOpenOp, "no such set of tokens: `", spec, "`. Use ", kTokenSetNames);
+}
+
+bool is_file_of(std::string_view spec, const std::string& path) {
+  const SpecParts set = parts_of(spec);
+  if (set.path.empty()) return false;
+  if (set.name == "text") return is_same_file(path, set.path);
+  if (set.name == "tokens") return path.ends_with(".bin") && lies_in(path, set.path);
+  return std::ranges::any_of(kInFolder, [&](const InFolder& known) {
+    return set.name == known.name && ends_as_one_of(known, path) && lies_in(path, set.path);
   });
 }
 

@@ -8,12 +8,16 @@
 
 #include "mezzo/data/dataset.h"
 #include "mezzo/data/readable.h"
+#include "mezzo/data/token_set.h"
 
 namespace mezzo::data {
 
-// The names as help texts show them.
-inline constexpr std::string_view kDatasetNames =
+// The names as help texts show them: of sets of images, of sets of tokens, and of all.
+inline constexpr std::string_view kImageSetNames =
     "digits, shapes, mnist:DIR, cifar10:DIR or images:DIR";
+inline constexpr std::string_view kTokenSetNames = "text:FILE or tokens:DIR";
+inline constexpr std::string_view kDatasetNames =
+    "digits, shapes, mnist:DIR, cifar10:DIR, images:DIR, text:FILE or tokens:DIR";
 
 struct OpenOptions {
   // Height and width to which images are resized; 0: the set's own size, and 224 for `images`.
@@ -44,8 +48,17 @@ std::unique_ptr<Dataset> open_dataset(std::string_view spec, Split split,
 std::unique_ptr<Dataset> open_as_stored(std::string_view spec, Split split,
                                         const OpenOptions& options = {});
 
+// Whether `spec` begins with `text:` or `tokens:`, which name sets of tokens.
+bool names_tokens(std::string_view spec);
+
+// Opens the set of tokens that `spec` names: `text:FILE` as open_text() does, or `tokens:DIR` as
+// open_token_folder() does (token_file.h). Throws ArgumentError for any other spec, and what these
+// throw.
+std::unique_ptr<TokenSet> open_tokens(std::string_view spec, Split split,
+                                      std::int64_t vocabulary = 0);
+
 // Whether a file with that path belongs to the set, or would if it were created: it lies in the
-// folder of `spec` and has the ending of its files.
+// folder of `spec` and has the ending of its files, or it is the file of `spec`.
 bool is_file_of(std::string_view spec, const std::string& path);
 
 }  // namespace mezzo::data

@@ -1,6 +1,7 @@
 #include "mezzo/report/page.h"
 
 #include <algorithm>
+#include <cmath>
 #include <span>
 #include <utility>
 
@@ -126,6 +127,25 @@ std::string accuracy_chart(std::span<const RunData> runs) {
   return element("h3", "Test accuracy, in percent") + figure(to_svg(chart));
 }
 
+// Of language models, which have no accuracy. A single evaluation makes no curve.
+std::string test_loss_chart(std::span<const RunData> runs) {
+  LineChart chart{.label = "Test loss by step", .x_label = "step", .has_dots = true};
+  for (const RunData& run : runs) {
+    chart.series.push_back(
+        series_of(run.name, run.evaluations, &EvaluationRecord::step, &EvaluationRecord::loss));
+  }
+  if (std::ranges::all_of(chart.series, [](const Series& one) { return one.points.size() < 2; })) {
+    return {};
+  }
+  chart.y_axis = axis_for(chart.series);
+  return element("h3", "Test loss") + figure(to_svg(chart));
+}
+
+// How the network did on the test set as it was trained. All runs of a page have one model.
+std::string test_chart(std::span<const RunData> runs) {
+  return runs.front().has_accuracy ? accuracy_chart(runs) : test_loss_chart(runs);
+}
+
 // Whether a value was the same in all steps, of which there must be some. A chart of it would say
 // less than the value.
 bool never_changes(const RunData& run, double StepRecord::*value) {
@@ -218,7 +238,7 @@ std::string scale_section(const RunData& run) {
 std::string training_section(const RunData& run) {
   if (run.steps.empty()) return {};
   std::string html = element("h2", "Training") + element("h3", "Loss") + loss_chart({&run, 1}) +
-                     accuracy_chart({&run, 1}) + norm_section(run) + scale_section(run);
+                     test_chart({&run, 1}) + norm_section(run) + scale_section(run);
   // Even without a scaler, steps may have been skipped, and they deserve a row.
   if (!run.is_scaled) html += skipped_table(run);
   return html + lr_section(run);
@@ -271,12 +291,19 @@ std::string run_sections(const RunData& run) {
          plan_section(run);
 }
 
+// The accuracy or the perplexity after the last epoch.
+std::string quality_text(const RunData& run) {
+  const EpochRecord& last = run.epochs.back();
+  return run.has_accuracy ? format_fixed(100 * last.accuracy, 2) + " %"
+                          : format_fixed(std::exp(last.test_loss), 2);
+}
+
 std::vector<std::string> comparison_row(const RunData& run) {
   const auto skipped = std::ranges::count_if(run.steps, &StepRecord::skipped);
   const bool has_test = !run.epochs.empty();
   const amp::GradientHistogram sum = amp::sum_of(run.gradients, "");
   return {run.name,
-          has_test ? format_fixed(100 * run.epochs.back().accuracy, 2) + " %" : "",
+          has_test ? quality_text(run) : "",
           has_test ? format_number(run.epochs.back().test_loss) : "",
           std::to_string(run.steps.size()),
           std::to_string(skipped),
@@ -286,11 +313,12 @@ std::vector<std::string> comparison_row(const RunData& run) {
 }
 
 std::string comparison(const Report& report) {
-  Table content{.header = {"run", "test accuracy", "test loss", "steps", "skipped",
-                           "gradients that f16 loses unscaled"}};
+  const bool has_accuracy = report.runs.front().has_accuracy;
+  Table content{.header = {"run", has_accuracy ? "test accuracy" : "test perplexity", "test loss",
+                           "steps", "skipped", "gradients that f16 loses unscaled"}};
   for (const RunData& run : report.runs) content.rows.push_back(comparison_row(run));
   return element("h2", "Comparison") + table(content) + element("h3", "Loss") +
-         loss_chart(report.runs) + accuracy_chart(report.runs);
+         loss_chart(report.runs) + test_chart(report.runs);
 }
 
 }  // namespace

@@ -28,8 +28,14 @@ struct EpochRecord {
   std::int64_t epoch = 0;  // from 1
   double train_loss = 0;
   double test_loss = 0;
-  double accuracy = 0;  // between 0 and 1
+  double accuracy = 0;  // between 0 and 1; without meaning for a language model
   double seconds = 0;
+};
+
+// An evaluation of the test set, at the end of an epoch or within it.
+struct EvaluationRecord {
+  std::int64_t step = 0;  // the one that it followed, from 1
+  double loss = 0;
 };
 
 // An image of the training data.
@@ -50,11 +56,13 @@ struct RunData {
   std::vector<std::pair<std::string, std::string>> configuration{};
   DType dtype = DType::kF32;           // the lower dtype in use; f32 if there is none
   bool is_scaled = false;              // the loss was multiplied by a scale
+  bool has_accuracy = true;            // false for a language model, whose measure is perplexity
   std::vector<Picture> first_batch{};  // as the network sees it; a part of a large batch
   std::int64_t batch_size = 0;         // of that batch
   std::int64_t resumed_after = 0;      // earlier steps, which this run did not record
   std::vector<StepRecord> steps{};
   std::vector<EpochRecord> epochs{};
+  std::vector<EvaluationRecord> evaluations{};
   std::vector<std::string> notes{};  // events on the way, a sentence each, without a full stop
   // Sums over the run; empty if no gradients were counted.
   std::vector<amp::GradientHistogram> gradients{};

@@ -46,6 +46,9 @@ RunResult bench(const RunOptions& options, const BenchOptions& bench, RunObserve
   }
   RunResult result;
   statistics.write(result, images_of_step(options));
+  if (example.is_tokens()) {
+    result.tokens_per_s = result.images_per_s * static_cast<double>(example.shape[0]);
+  }
   result.peak_bytes = memory_stats(options.device).peak_bytes;
   return result;
 }

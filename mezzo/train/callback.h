@@ -38,6 +38,7 @@ struct FitState {
   std::map<std::string, double> metrics{};
   bool has_validation = false;
   bool has_rates = false;          // FitOptions::lr sets the rate of every step
+  bool step_is_evaluated = false;  // in after_step(): an evaluation has followed the step
   bool epoch_is_complete = false;  // in on_epoch_end(): not cut short by FitOptions::steps
   // The checkpoint from which the training resumes; empty if it starts anew. On a resume the counts
   // above and the metrics are those of the whole training.
@@ -76,7 +77,10 @@ class Callback {
   virtual void on_epoch_begin(FitState&) {}
   virtual void on_step_begin(FitState&) {}
   virtual void on_step_end(FitState&) {}
-  // Called before and after the epoch's evaluation, even if it throws: changes made for the
+  // Called after an evaluation within an epoch, which follows a step
+  // (FitOptions::validation_every).
+  virtual void on_step_evaluated(FitState&) {}
+  // Called before and after each evaluation, even if it throws: changes made for the
   // evaluation must be undone at its end. The ends are called in reverse order of the callbacks.
   virtual void on_evaluation_begin(FitState&) {}
   virtual void on_evaluation_end(FitState&) {}
@@ -202,6 +206,7 @@ class LambdaCallback final : public Callback {
     Function on_epoch_begin{};
     Function on_step_begin{};
     Function on_step_end{};
+    Function on_step_evaluated{};
     Function after_step{};
     Function on_evaluation_begin{};
     Function on_evaluation_end{};
@@ -219,6 +224,7 @@ class LambdaCallback final : public Callback {
   void on_epoch_begin(FitState& state) override { call(functions_.on_epoch_begin, state); }
   void on_step_begin(FitState& state) override { call(functions_.on_step_begin, state); }
   void on_step_end(FitState& state) override { call(functions_.on_step_end, state); }
+  void on_step_evaluated(FitState& state) override { call(functions_.on_step_evaluated, state); }
   void after_step(FitState& state) override { call(functions_.after_step, state); }
   void on_evaluation_begin(FitState& state) override {
     call(functions_.on_evaluation_begin, state);

@@ -43,6 +43,8 @@ void check_optimizer(const OptimizerOptions& options, std::int64_t batch_size) {
   check_beta(options.beta2);
   check_eps(options.eps);
   check_not_negative("--weight-decay", options.weight_decay);
+  check_arg(!options.decay_matrices || options.weight_decay > 0, "--decay-matrices",
+            "says what decays, and --weight-decay is 0. Leave one of the two out");
   check_arg(options.accumulate >= 1, "--accumulate", "must be at least 1: ", options.accumulate);
   check_arg(options.accumulate <= batch_size, "--accumulate", "a batch of ", batch_size,
             " examples has no ", options.accumulate,
@@ -55,6 +57,13 @@ void check_schedule(const ScheduleOptions& options) {
   check_arg(options.warmup_epochs >= 0 && options.warmup_epochs <= double{kMostEpochs},
             "--warmup-epochs", "must be 0 or more, and at most ", kMostEpochs, ": ",
             options.warmup_epochs);
+  check_arg(options.warmup_steps.value_or(0) >= 0, "--warmup-steps",
+            "must not be negative: ", options.warmup_steps.value_or(0));
+  check_arg(!options.warmup_steps.has_value() || options.warmup_epochs == 0, "--warmup-steps",
+            "and --warmup-epochs both say how long the warm-up is. Leave one of the two out");
+  check_arg(!options.warmup_steps.has_value() || options.kind != ScheduleKind::kPlateau,
+            "--warmup-steps", "is not for --lr-schedule plateau, which counts epochs. Use ",
+            "--warmup-epochs");
   check_not_negative("--lr-init", options.lr_init);
   check_not_negative("--lr-end", options.lr_end);
   check_arg(options.lr_gamma > 0 && options.lr_gamma <= 1, "--lr-gamma",
@@ -72,6 +81,8 @@ void check_watch(const WatchOptions& watch) {
   check_arg(decay >= 0 && decay < 1, "--ema", "must be in [0, 1): ", decay);
   const std::int64_t patience = watch.early_stop.value_or(1);
   check_arg(patience >= 1, "--early-stop", "must be at least 1: ", patience);
+  check_arg(watch.eval_every.value_or(0) >= 0, "--eval-every",
+            "must not be negative: ", watch.eval_every.value_or(0));
   const std::string metric = metric_name(watch.monitor);
   check_arg(metric == "loss" || metric == "accuracy", "--monitor", "`", watch.monitor,
             "` is neither loss nor accuracy. Use one of them");

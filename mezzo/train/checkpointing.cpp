@@ -126,7 +126,8 @@ void check_order(const TrainingState& state, const io::Checkpoint& checkpoint) {
     const bool is_older = earlier != earlier_values.end() && !saved.contains(name);
     const char* const advice = name == kImages
                                    ? ". Their number must stay the same: replace the file of an "
-                                     "unreadable image with a good one, or use another folder"
+                                     "unreadable image with a good one, bring a text back as it "
+                                     "was, or use another folder"
                                    : ". Make the same loader, or use another folder";
     std::visit(
         [&]<class T>(const T& value) {

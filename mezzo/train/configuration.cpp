@@ -22,14 +22,19 @@ constexpr const char* kFreeze = "--freeze";
 constexpr const char* kKeepF32 = "--keep-f32";
 constexpr const char* kLower = "--lower";
 constexpr const char* kCutmix = "--cutmix";
+constexpr const char* kDecayMatrices = "--decay-matrices";
+constexpr const char* kWarmupSteps = "--warmup-steps";
 
 // The values of options with which checkpoints of versions without these options were written.
 const std::map<std::string, std::string>& in_earlier_versions() {
   static const std::map<std::string, std::string> values{
-      {kSyncBatchNorm, "off"}, {kMixup, "0"},     {kCutmix, "0"},        {"--optimizer", "sgd"},
-      {"--nesterov", "off"},   {"--lr-of", ""},   {"--accumulate", "1"}, {"--clip", ""},
-      {"--class-weights", ""}, {kFreeze, ""},     {"--lr-factor", ""},   {"--lr-patience", ""},
-      {"--lr-cooldown", ""},   {"--monitor", ""}, {"--ema", ""},         {"--ema-warmup", "off"}};
+      {kSyncBatchNorm, "off"}, {kMixup, "0"},         {kCutmix, "0"},
+      {"--optimizer", "sgd"},  {"--nesterov", "off"}, {"--lr-of", ""},
+      {"--accumulate", "1"},   {"--clip", ""},        {"--class-weights", ""},
+      {kFreeze, ""},           {"--lr-factor", ""},   {"--lr-patience", ""},
+      {"--lr-cooldown", ""},   {"--monitor", ""},     {"--ema", ""},
+      {"--ema-warmup", "off"}, {"--tokens", "0"},     {kDecayMatrices, "off"},
+      {kWarmupSteps, ""}};
   return values;
 }
 
@@ -62,6 +67,7 @@ void add_optimizer(Configuration& result, const OptimizerOptions& options) {
   result["--lr"] = concat(options.lr);
   result["--lr-of"] = text_of(options.lr_of);
   result["--weight-decay"] = concat(options.weight_decay);
+  result[kDecayMatrices] = options.decay_matrices ? "on" : "off";
   result["--accumulate"] = concat(options.accumulate);
   result["--clip"] = options.clip.has_value() ? concat(*options.clip) : "";
   const OptimizerInfo& info = info_of(options.kind);
@@ -81,7 +87,8 @@ namespace {
 
 // A run with warm-up epochs should have a warm-up.
 ScheduleKind kind_of(const ScheduleOptions& options) {
-  const bool climbs = options.kind == ScheduleKind::kSteps && options.warmup_epochs > 0;
+  const bool has_warmup = options.warmup_epochs > 0 || options.warmup_steps.value_or(0) > 0;
+  const bool climbs = options.kind == ScheduleKind::kSteps && has_warmup;
   return climbs ? ScheduleKind::kWarmSteps : options.kind;
 }
 
@@ -96,8 +103,8 @@ Schedule schedule_of(const RunOptions& options, std::int64_t steps_per_epoch,
           .gamma = options.schedule.lr_gamma,
           .steps_per_epoch = steps_per_epoch,
           .total_steps = total_steps,
-          .warmup_steps =
-              std::llround(options.schedule.warmup_epochs * static_cast<double>(steps_per_epoch))};
+          .warmup_steps = options.schedule.warmup_steps.value_or(
+              std::llround(options.schedule.warmup_epochs * static_cast<double>(steps_per_epoch)))};
 }
 
 namespace {
@@ -136,6 +143,7 @@ Configuration configuration_of(const RunOptions& options) {
                        {"--dtype", name_of(options.policy.dtype())},
                        {"--batch-size", concat(options.batch_size)},
                        {"--image-size", concat(options.image_size)},
+                       {"--tokens", concat(options.tokens)},
                        {"--lr-schedule", name_of(options.schedule.kind)},
                        {"--lr-init", concat(options.schedule.lr_init)},
                        {"--lr-end", concat(options.schedule.lr_end)},
@@ -154,6 +162,8 @@ Configuration configuration_of(const RunOptions& options) {
                        {kKeepF32, text_of(options.precision.keep_float32)},
                        {kLower, text_of(options.precision.lower)}};
   add_optimizer(result, options.optimizer);
+  const std::optional<std::int64_t> warmup = options.schedule.warmup_steps;
+  result[kWarmupSteps] = warmup.has_value() ? concat(*warmup) : "";
   const bool is_plateau = options.schedule.kind == ScheduleKind::kPlateau;
   const auto of_plateau = [&](const auto& value) { return is_plateau ? concat(value) : ""; };
   result["--lr-factor"] = of_plateau(options.schedule.lr_factor);

@@ -47,13 +47,6 @@ ExampleKind usual_example(const RunOptions& options) {
   return {.shape = {usual.in_channels, size, size}, .classes = usual.num_classes};
 }
 
-void check_reads_images(const RunOptions& options) {
-  check_arg(!models::usual_config(options.model).is_for_tokens(), "--model", options.model,
-            " reads tokens, and the data sets here have images. `mezzo bench`, `mezzo plan` and "
-            "`mezzo export` take it with --tokens; train it on your own in a program, as "
-            "examples/gpt.cpp does");
-}
-
 Tensor zero_examples(const Shape& shape, std::int64_t n, Device device) {
   Shape all{n};
   for (const std::int64_t size : shape) all.push_back(size);

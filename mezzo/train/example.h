@@ -23,10 +23,6 @@ struct ExampleKind {
 // and for a model that does not exist.
 ExampleKind usual_example(const RunOptions& options);
 
-// Throws ArgumentError, saying what to do, if the model of a run reads tokens: data sets have
-// images.
-void check_reads_images(const RunOptions& options);
-
 // Zeros for n examples of that shape: f32 images, or i64 tokens.
 Tensor zero_examples(const Shape& shape, std::int64_t n, Device device);
 

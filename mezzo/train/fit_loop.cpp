@@ -74,6 +74,20 @@ bool ask_loader(Fit& fit, data::Batch& batch) {
   }
 }
 
+// Where the epoch or the training ends, an evaluation follows anyway. The answer depends on the
+// step alone, so that processes that train together give the same one.
+bool is_evaluated_within(const Fit& fit) {
+  const std::int64_t every = fit.options.validation_every;
+  const FitState& state = fit.state;
+  return fit.options.validation != nullptr && every > 0 && state.step % every == 0 &&
+         state.step < state.total_steps && !fit.is_at_end();
+}
+
+void evaluate_within(Fit& fit) {
+  evaluate(fit);
+  fit.each(&Callback::on_step_evaluated);
+}
+
 bool next_batch(Fit& fit, data::Batch& batch) {
   const auto start = std::chrono::steady_clock::now();
   const bool found = ask_loader(fit, batch);
@@ -99,6 +113,8 @@ void run_step(Fit& fit, const data::Batch& batch) {
   state.skipped_steps += state.result.skipped ? 1 : 0;
   fit.each(&Callback::on_step_end);
   state.batch = nullptr;
+  state.step_is_evaluated = is_evaluated_within(fit);
+  if (state.step_is_evaluated) evaluate_within(fit);
   fit.each(&Callback::after_step);
   agree_to_stop(fit);
 }

@@ -70,6 +70,8 @@ const Metric& Model::metric(const std::string& name) const {
 FitResult Model::fit(std::int64_t epochs, data::BatchSource& loader, const FitOptions& options) {
   check_arg(epochs >= 1 && options.steps >= 1, "Model",
             "fit() needs at least 1 epoch and 1 step: ", epochs, " and ", options.steps);
+  check_arg(options.validation_every >= 0, "Model",
+            "validation_every must not be negative: ", options.validation_every);
   Fit fit(*this, loader, options);
   return run_fit(fit, epochs);
 }

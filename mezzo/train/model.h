@@ -37,6 +37,10 @@ struct FitOptions {
   std::vector<double> lr{};
   std::int64_t steps = std::numeric_limits<std::int64_t>::max();  // ends the training early
   data::BatchSource* validation = nullptr;                        // evaluated after each epoch
+  // Also evaluate it after every so many steps, counted over all epochs, unless the epoch or the
+  // training ends there; see Callback::on_step_evaluated(). 0: never. Metrics of epochs are those
+  // of their ends.
+  std::int64_t validation_every = 0;
   // A folder of checkpoints that a ModelCheckpoint wrote. The training resumes from the newest
   // sound one, bit for bit, or starts anew if there is none. Epochs and steps are then those of the
   // whole training. The program must create the same network, optimizer, loader and callbacks. The

@@ -62,6 +62,7 @@ void ModelCheckpoint::after_train_begin(FitState& state) {
 }
 
 void ModelCheckpoint::after_step(FitState& state) {
+  if (state.step_is_evaluated && !config_.best.empty()) write_best(state);
   if (config_.every_steps > 0 && state.step % config_.every_steps == 0) write(state);
 }
 

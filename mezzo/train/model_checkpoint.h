@@ -15,8 +15,9 @@ struct CheckpointConfig {
   std::int64_t every_steps = 0;   // steps between them; 0: by epochs
   std::int64_t every_epochs = 1;  // epochs between them, without every_steps
   std::int64_t keep = 3;          // keep this many of the newest; 0: all
-  // A metric of the validation, or empty. The checkpoint of the epoch that was best by it (the
-  // first one if equal, never a NaN) is also kept, alone in `FOLDER/best`.
+  // A metric of the validation, or empty. The checkpoint of the evaluation that was best by it (the
+  // first one if equal, never a NaN), after an epoch or within one, is also kept, alone in
+  // `FOLDER/best`.
   std::string best{};
   // Precedes the names of checkpoints, `FOLDER/PREFIX-000007-step-450`, so that several networks
   // can share a folder. FitOptions::resume is then `FOLDER/PREFIX`, and the best one is in

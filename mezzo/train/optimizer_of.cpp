@@ -1,8 +1,11 @@
 #include "mezzo/train/optimizer_of.h"
 
+#include <algorithm>
+#include <iterator>
 #include <unordered_map>
 
 #include "mezzo/nn/freeze.h"
+#include "mezzo/optim/decay_groups.h"
 #include "mezzo/train/optimizer_names.h"
 
 namespace mezzo::train {
@@ -47,13 +50,27 @@ Options options_from(const OptimizerOptions& said) {
   return options;
 }
 
+// The number of groups of the optimizer that a group of one rate becomes.
+std::size_t parts_of(const std::vector<Tensor>& params, const OptimizerOptions& said) {
+  if (!said.decay_matrices || params.empty()) return 1;
+  return optim::decay_groups(params, optim::SgdOptions()).size();
+}
+
 template <class Row>
 std::unique_ptr<optim::Optimizer> make_of_row(const Row& /*row*/, const Groups& params,
                                               const OptimizerOptions& said) {
   using Options = typename Row::Options;
   std::vector<optim::Group<Options>> groups;
-  for (const auto& group : params) groups.push_back({group, options_from<Options>(said)});
-  for (std::size_t i = 1; i < groups.size(); ++i) groups[i].options.lr = said.lr_of[i - 1].lr;
+  for (std::size_t i = 0; i < params.size(); ++i) {
+    Options options = options_from<Options>(said);
+    if (i > 0) options.lr = said.lr_of[i - 1].lr;
+    // The first group holds the rate of the run even if it is empty.
+    if (said.decay_matrices && !params[i].empty()) {
+      std::ranges::copy(optim::decay_groups(params[i], options), std::back_inserter(groups));
+    } else {
+      groups.push_back({params[i], options});
+    }
+  }
   return std::make_unique<typename Row::Optimizer>(groups);
 }
 
@@ -73,8 +90,12 @@ void GroupedOptimizer::set_rate(double lr) const {
 }
 
 GroupedOptimizer make_optimizer(nn::Module& net, const OptimizerOptions& options) {
-  GroupedOptimizer made{make_of_kind(groups_of(net, options.lr_of), options), {1}};
-  for (const RateOf& rate : options.lr_of) made.factors.push_back(rate.lr / options.lr);
+  const Groups groups = groups_of(net, options.lr_of);
+  GroupedOptimizer made{make_of_kind(groups, options), {}};
+  for (std::size_t i = 0; i < groups.size(); ++i) {
+    const double factor = i == 0 ? 1 : options.lr_of[i - 1].lr / options.lr;
+    made.factors.insert(made.factors.end(), parts_of(groups[i], options), factor);
+  }
   return made;
 }
 
@@ -86,6 +107,7 @@ std::string describe(const OptimizerOptions& options) {
   if (info.betas.has_value()) text += concat(", betas ", options.beta1, " and ", options.beta2);
   if (info.eps.has_value()) text += concat(", eps ", options.eps);
   if (options.weight_decay > 0) text += concat(", decay ", options.weight_decay);
+  if (options.decay_matrices) text += " of matrices";
   if (options.accumulate > 1) text += concat(", batches in ", options.accumulate, " parts");
   if (options.clip.has_value()) text += concat(", gradients clipped to ", *options.clip);
   for (const RateOf& rate : options.lr_of) {

@@ -23,8 +23,10 @@ struct GroupedOptimizer {
 
 // The optimizer that the options name, for the network's trainable parameters. The first group
 // holds those that no pattern of lr_of names, followed by a group for each pattern. A parameter
-// that several patterns name belongs to the last of them. Throws ArgumentError for a pattern that
-// is left without trainable parameters, and for settings that the optimizer refuses.
+// that several patterns name belongs to the last of them. With decay_matrices, each group is two:
+// that of its matrices, and that of what does not decay, unless it has but one of them. Throws
+// ArgumentError for a pattern that is left without trainable parameters, and for settings that the
+// optimizer refuses.
 GroupedOptimizer make_optimizer(nn::Module& net, const OptimizerOptions& options);
 
 // `Lion, betas 0.9 and 0.99, decay 0.01`, for reports.

@@ -1,6 +1,7 @@
 #include "mezzo/train/run.h"
 
 #include <algorithm>
+#include <cmath>
 #include <optional>
 #include <utility>
 
@@ -9,7 +10,7 @@
 #include "mezzo/core/log.h"
 #include "mezzo/core/random.h"
 #include "mezzo/data/loader.h"
-#include "mezzo/data/open.h"
+#include "mezzo/data/token_batches.h"
 #include "mezzo/models/model.h"
 #include "mezzo/nn/inference.h"
 #include "mezzo/nn/loss.h"
@@ -26,37 +27,25 @@
 namespace mezzo::train {
 namespace {
 
-data::Shard shard_of(const RunOptions& options) {
-  return options.processes != nullptr ? data::shard_of(*options.processes) : data::Shard{};
-}
-
-CheckpointConfig checkpoint_config(const CheckpointingOptions& options) {
-  return {.folder = options.folder,
-          .every_steps = options.every.value_or(0),
-          .keep = options.keep.value_or(CheckpointConfig{}.keep),
-          .best = options.keep_best ? "accuracy" : ""};
+// The best epoch is that with the best accuracy or, where none is measured, the least loss.
+CheckpointConfig checkpoint_config(const RunOptions& options) {
+  const CheckpointingOptions& said = options.checkpoints;
+  const char* const best = models::predicts_tokens(options.model) ? "loss" : "accuracy";
+  return {.folder = said.folder,
+          .every_steps = said.every.value_or(0),
+          .keep = said.keep.value_or(CheckpointConfig{}.keep),
+          .best = said.keep_best ? best : ""};
 }
 
 // `is_trained` becomes true with the last step, which comes before a batch that fails.
 RunResult train(Trainer& trainer, const RunOptions& options, const DataPair& data,
                 RunObserver& observer, RunWatchers& watchers, bool& is_trained) {
-  data::DataLoader loader(*data.train, {.batch_size = options.batch_size,
-                                        .shuffle = options.shuffle,
-                                        .drop_remainder = true,
-                                        .seed = options.seed,
-                                        .workers = options.workers,
-                                        .device = options.device,
-                                        .mix = options.mix,
-                                        .shard = shard_of(options)});
-  data::DataLoader test_loader(*data.test, {.batch_size = options.batch_size,
-                                            .shuffle = false,
-                                            .workers = options.workers,
-                                            .device = options.device,
-                                            .shard = shard_of(options)});
-  const std::int64_t all_steps = options.epochs * loader.steps_per_epoch();
+  const auto loader = training_batches(options, data);
+  const auto test_loader = test_batches(options, data);
+  const std::int64_t all_steps = options.epochs * loader->steps_per_epoch();
   const std::int64_t total_steps = std::min(all_steps, options.steps.value_or(all_steps));
-  const Schedule schedule = schedule_of(options, loader.steps_per_epoch(), total_steps);
-  RunReporter reporter(options, schedule, trainer.optimizer, *data.train, observer);
+  const Schedule schedule = schedule_of(options, loader->steps_per_epoch(), total_steps);
+  RunReporter reporter(options, schedule, trainer.optimizer, data.train.get(), observer);
   std::optional<ModelCheckpoint> checkpoints;
   // Also at the end of an epoch, since another process may have requested it.
   LambdaCallback watch({.on_step_end =
@@ -65,19 +54,21 @@ RunResult train(Trainer& trainer, const RunOptions& options, const DataPair& dat
                             },
                         .on_batch_failed = [&](FitState&) { is_trained = reporter.has_stepped(); },
                         .on_train_end = [&is_trained](FitState&) { is_trained = true; }});
-  FitOptions fit{
-      .callbacks = {&reporter, &watch}, .steps = total_steps, .validation = &test_loader};
+  FitOptions fit{.callbacks = {&reporter, &watch},
+                 .steps = total_steps,
+                 .validation = test_loader.get(),
+                 .validation_every = options.watch.eval_every.value_or(0)};
   watchers.append_to(fit.callbacks);
   if (!options.checkpoints.folder.empty()) {
-    fit.callbacks.push_back(&checkpoints.emplace(checkpoint_config(options.checkpoints)));
+    fit.callbacks.push_back(&checkpoints.emplace(checkpoint_config(options)));
     if (options.checkpoints.resume) fit.resume = options.checkpoints.folder;
   }
-  RunResult result = reporter.result(trainer.model.fit(options.epochs, loader, fit));
+  RunResult result = reporter.result(trainer.model.fit(options.epochs, *loader, fit));
   result.early_stop = watchers.early_stop();
   if (result.early_stop.has_value()) result.stopped = false;
   if (!reporter.has_evaluated() && !result.stopped) {
     const auto average = watchers.use_average();
-    result.test = RunReporter::evaluation_of(trainer.model.eval(test_loader));
+    result.test = RunReporter::evaluation_of(trainer.model.eval(*test_loader));
   }
   return result;
 }
@@ -87,7 +78,7 @@ bool goes_on(const CheckpointingOptions& options) {
 }
 
 RunOptions resolve(RunOptions options, const DataPair& data) {
-  set_image_size(options, data.train->image_shape());
+  fit_to_data(options, data);
   set_class_weights(options.loss, data);
   if (goes_on(options.checkpoints))
     options.fine_tuning.weights.clear();  // the checkpoint brings other weights
@@ -102,30 +93,6 @@ amp::GradScaler make_scaler(const LossScaling& scaling, const amp::Policy& polic
   if (kind == Kind::kNone) return amp::GradScaler({}, false);
   if (kind == Kind::kDynamic) return amp::GradScaler();
   return amp::GradScaler(amp::fixed_loss_scale(scaling.scale));
-}
-
-DataPair open_data(const std::string& spec, const data::OpenOptions& options) {
-  DataPair data{data::open_dataset(spec, data::Split::kTrain, options),
-                data::open_dataset(spec, data::Split::kTest, options)};
-  // Otherwise the first evaluation would fail, in terms of a network's layer.
-  const Shape train = data.train->image_shape();
-  const Shape test = data.test->image_shape();
-  check_arg(train == test, "data", spec, ": training images are ", train, ", test images ", test,
-            ". Bring them to one size with --image-size, or use files of one set");
-  return data;
-}
-
-DataPair open_data(const RunOptions& options) {
-  check_reads_images(options);
-  return open_data(options.data, {.image_size = options.image_size,
-                                  .augment = options.augment,
-                                  .bad_images = options.bad_images});
-}
-
-void set_class_weights(LossOptions& loss, const DataPair& data) {
-  set_class_weights(loss, *data.train);
-  check_class_weights(loss, *data.train, "training");
-  check_class_weights(loss, *data.test, "test");
 }
 
 namespace {
@@ -172,7 +139,8 @@ RunResult run(const RunOptions& options, const DataPair& data, RunObserver& obse
               std::unique_ptr<nn::Module>* trained) {
   check_options(options);
   const RunOptions resolved = resolve(options, data);
-  Trainer trainer(resolved, data.train->image_shape(), data.train->num_classes());
+  const ExampleKind example = example_of(resolved, data);
+  Trainer trainer(resolved, example.shape, example.classes);
   RunWatchers watchers(resolved, observer);
   const auto hand_over = [&] {
     watchers.finish(*trainer.net);
@@ -191,25 +159,43 @@ RunResult run(const RunOptions& options, const DataPair& data, RunObserver& obse
   return result;
 }
 
-Evaluation evaluate(nn::Module& net, const data::Dataset& dataset, const EvaluateOptions& options) {
+namespace {
+
+// Mean loss and, for classes, accuracy over an epoch of the source.
+Evaluation evaluate_batches(nn::Module& net, data::BatchSource& source,
+                            const amp::LossFunction& loss_of, const EvaluateOptions& options) {
   const nn::Inference inference(net);
+  const bool has_classes = !loss_of.has_classes_last();
+  MeanLoss loss;
+  TopK accuracy;
+  for (data::Batch batch; source.next(batch);) {
+    const Tensor labels = batch.labels.to(net.device());
+    const Tensor logits = amp::forward(net, batch.images.to(net.device()), options.policy);
+    if (options.on_logits) options.on_logits(logits);
+    // As in training: an Autocast region around the call applies to the network only.
+    const amp::NoAutocast outside;
+    const amp::BatchLoss of_batch = loss_of.of_batch(logits, labels);
+    loss.update(logits, labels, of_batch);
+    if (has_classes) accuracy.update(logits, labels, of_batch);
+  }
+  return {.loss = loss.value(), .accuracy = has_classes ? accuracy.value() : std::nan("")};
+}
+
+}  // namespace
+
+Evaluation evaluate(nn::Module& net, const data::Dataset& dataset, const EvaluateOptions& options) {
   data::DataLoader loader(dataset, {.batch_size = options.batch_size,
                                     .shuffle = false,
                                     .workers = options.workers,
                                     .device = net.device()});
-  const amp::LossFunction loss_of = evaluation_loss(options.loss, net.device());
-  MeanLoss loss;
-  TopK accuracy;
-  for (data::Batch batch; loader.next(batch);) {
-    const Tensor logits = amp::forward(net, batch.images, options.policy);
-    if (options.on_logits) options.on_logits(logits);
-    // As in training: an Autocast region around the call applies to the network only.
-    const amp::NoAutocast outside;
-    const amp::BatchLoss of_batch = loss_of.of_batch(logits, batch.labels);
-    loss.update(logits, batch.labels, of_batch);
-    accuracy.update(logits, batch.labels, of_batch);
-  }
-  return {.loss = loss.value(), .accuracy = accuracy.value()};
+  return evaluate_batches(net, loader, evaluation_loss(options.loss, net.device()), options);
+}
+
+Evaluation evaluate(nn::Module& net, const data::TokenSet& tokens, std::int64_t length,
+                    const EvaluateOptions& options) {
+  data::TokenBatches batches(
+      tokens, {.batch_size = options.batch_size, .length = length, .shuffle = false});
+  return evaluate_batches(net, batches, nn::NextTokenLoss(), options);
 }
 
 }  // namespace mezzo::train

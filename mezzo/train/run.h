@@ -1,6 +1,7 @@
 // A training run from options to result, as the `mezzo` command and the experiments use it.
 #pragma once
 
+#include <cmath>
 #include <cstdint>
 #include <functional>
 #include <memory>
@@ -16,6 +17,7 @@
 #include "mezzo/data/open.h"
 #include "mezzo/nn/module.h"
 #include "mezzo/train/checkpointing.h"
+#include "mezzo/train/data_pair.h"
 #include "mezzo/train/run_options.h"
 
 namespace mezzo::train {
@@ -31,8 +33,14 @@ struct StepEvent {
 };
 
 struct Evaluation {
-  double loss = 0;      // mean over the images
-  double accuracy = 0;  // share of the images whose largest logit is that of their label
+  double loss = 0;  // mean over the images, or over the tokens
+  // The share of the images whose largest logit is that of their label; NaN for a language model,
+  // which is not measured by it.
+  double accuracy = 0;
+
+  bool has_accuracy() const { return !std::isnan(accuracy); }
+  // Of a language model: among how many tokens, all equally likely, it would be as uncertain.
+  double perplexity() const { return std::exp(loss); }
 };
 
 struct EpochEvent {
@@ -40,6 +48,15 @@ struct EpochEvent {
   double train_loss = 0;  // mean over the epoch's steps
   Evaluation test{};
   double seconds = 0;
+  double tokens_per_s = 0;  // in the steps of this epoch, waiting included; 0 for images
+};
+
+// An evaluation within an epoch; see WatchOptions::eval_every.
+struct EvaluationEvent {
+  std::int64_t step = 0;  // from 1, over all epochs: the one that it followed
+  std::int64_t epoch = 0;
+  double train_loss = 0;  // mean over the steps of the epoch so far
+  Evaluation test{};
 };
 
 // A plateau has lowered the learning rate after an epoch.
@@ -71,7 +88,8 @@ struct RunResult {
   double forward_ms_median = 0;
   double backward_ms_median = 0;
   double update_ms_median = 0;
-  double images_per_s = 0;  // images of a step, over all processes, per median step
+  double images_per_s = 0;  // images, or sequences, of a step, over all processes, per median step
+  double tokens_per_s = 0;  // likewise; 0 for images
   double wait_ms_mean = 0;  // for a step's batch; the other times here exclude it
   bool stopped = false;     // by should_stop, before all steps were done
   std::optional<EarlyStop> early_stop{};
@@ -85,10 +103,13 @@ class RunObserver {
   virtual void on_start(std::int64_t /*total_steps*/) {}
   // Before on_start(), if the run resumes: from which checkpoint, and after how many steps.
   virtual void on_resume(const std::string& /*path*/, std::int64_t /*step*/) {}
-  // Before the first step of this call: its batch, on the host, and the set that it comes from.
+  // Before the first step of this call, unless it reads tokens: its batch, on the host, and the set
+  // that it comes from.
   virtual void on_first_batch(const data::Batch& /*batch*/, const data::Dataset& /*dataset*/) {}
   virtual void on_step(const StepEvent& /*event*/) {}
   virtual void on_epoch(const EpochEvent& /*event*/) {}
+  // After the step that an evaluation within an epoch follows.
+  virtual void on_evaluation(const EvaluationEvent& /*event*/) {}
   // After on_epoch(), if a plateau has lowered the learning rate.
   virtual void on_rate(const RateEvent& /*event*/) {}
   // After on_epoch() and on_rate(), if the metric ends the run with this epoch.
@@ -96,20 +117,6 @@ class RunObserver {
   // After the last step, if gradients were counted.
   virtual void on_gradients(const amp::GradientStatistics& /*statistics*/) {}
 };
-
-// The training and test sets of one spec, opened once and shared by the runs of a comparison.
-struct DataPair {
-  std::unique_ptr<data::Dataset> train;
-  std::unique_ptr<data::Dataset> test;
-};
-// Throws what open_dataset() throws, and ArgumentError if the images of the two sets differ in
-// shape.
-DataPair open_data(const std::string& spec, const data::OpenOptions& options = {});
-// The sets of a run: its data, image size and augmentation.
-DataPair open_data(const RunOptions& options);
-// Calls set_class_weights() with the training images. Also throws ArgumentError if no image of one
-// of the two sets would count.
-void set_class_weights(LossOptions& loss, const DataPair& data);
 
 // Creates the model, trains it and evaluates it after each epoch. The model is initialised from the
 // seed, or from the weights of fine_tuning, which a resumed run does not read. Times and peak
@@ -135,14 +142,19 @@ RunResult bench(const RunOptions& options, const BenchOptions& bench, RunObserve
 struct EvaluateOptions {
   std::int64_t batch_size = 64;
   amp::Policy policy{amp::Level::kO0};
-  LossOptions loss{};  // only the class weights are used
+  LossOptions loss{};  // only the class weights are used, and these not for tokens
   std::int64_t workers = data::default_workers();
-  // Receives the f32 logits [n, classes] of each batch, in the order of the data.
+  // Receives the f32 logits of each batch, in the order of the data: [n, classes], or [n, tokens,
+  // vocabulary].
   std::function<void(const Tensor& logits)> on_logits{};
 };
 
 // Mean loss and accuracy of a network on a data set, computed with the policy in inference mode.
 Evaluation evaluate(nn::Module& net, const data::Dataset& dataset, const EvaluateOptions& options);
+// The mean loss of a language model on sequences of that length, which follow one another. Throws
+// what TokenBatches throws.
+Evaluation evaluate(nn::Module& net, const data::TokenSet& tokens, std::int64_t length,
+                    const EvaluateOptions& options);
 
 // Applies a run's precision options to a network and returns its policy. Warns once of operations
 // that the options name but the network does not call. `example`: the shape of what the network

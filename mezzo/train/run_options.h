@@ -37,8 +37,10 @@ struct CheckpointingOptions {
   std::string folder{};                 // empty: no checkpoints
   std::optional<std::int64_t> every{};  // steps; 0 or unset: after each epoch
   std::optional<std::int64_t> keep{};   // keep this many of the newest, 3 if unset; 0: all
-  bool keep_best = false;  // also keep the one with the best test accuracy, in `FOLDER/best`
-  bool resume = false;     // resume from the newest sound one, if any
+  // Also keep the one with the best test accuracy, or of a language model with the least test loss,
+  // in `FOLDER/best`.
+  bool keep_best = false;
+  bool resume = false;  // resume from the newest sound one, if any
 };
 
 // The learning rate of the parameters that a pattern names; see nn::parameters_matching().
@@ -60,6 +62,7 @@ struct OptimizerOptions {
   double beta2 = 0.999;
   double eps = 1e-8;
   double weight_decay = 0;
+  bool decay_matrices = false;  // only parameters of two and more axes decay: optim::decay_groups()
   std::vector<RateOf> lr_of{};  // if two name the same parameter, the later one applies
   // The number of parts into which a batch is split and whose gradients are added up: micro_batches
   // of amp::TrainStepOptions.
@@ -78,6 +81,7 @@ struct ScheduleOptions {
   double lr_end = 0;      // end of linear and half-cosine; see below
   double lr_gamma = 0.9;  // for exponential, per epoch
   double warmup_epochs = 0;
+  std::optional<std::int64_t> warmup_steps{};  // instead; not for plateau, which counts epochs
   // For plateau, with lr_end as the lowest rate; see ReduceLROnPlateau. Epochs of the warm-up do
   // not count.
   double lr_factor = 0.1;
@@ -94,6 +98,10 @@ struct WatchOptions {
   // The number of epochs without improvement after which a run ends; see EarlyStopping.
   std::optional<std::int64_t> early_stop{};
   std::string monitor = "loss";  // of the plateau and of early_stop: `loss` or `accuracy`
+  // The number of steps after which the test set is evaluated within an epoch, too: reported, and
+  // considered for the best checkpoint, but not by the plateau and by early_stop. 0 or unset: only
+  // after each epoch.
+  std::optional<std::int64_t> eval_every{};
 };
 
 // Options of the cross-entropy loss.

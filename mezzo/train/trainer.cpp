@@ -28,6 +28,12 @@ amp::LossFunction loss_for(const std::string& model, CrossEntropyOptions options
   return nn::CrossEntropyLoss(std::move(options));
 }
 
+// The accuracy of the likeliest next token says little, and takes longer to find than the loss.
+std::vector<std::string> metrics_for(const std::string& model) {
+  if (models::predicts_tokens(model)) return {"loss"};
+  return {"loss", "accuracy"};
+}
+
 void recompute_matching(nn::Module& net, const std::vector<std::string>& patterns) {
   for (const std::string& pattern : patterns) {
     const std::vector<nn::Module*> modules = net.matching(pattern);
@@ -61,7 +67,8 @@ Trainer::Trainer(const RunOptions& options, const Shape& example, std::int64_t c
                             .processes = options.processes,
                             .on_phase = std::move(on_phase)}),
             loss_for(options.model,
-                     {.class_weights = class_weights_of(options.loss, options.device)})) {
+                     {.class_weights = class_weights_of(options.loss, options.device)}),
+            metrics_for(options.model)) {
   recompute_matching(*net, options.recompute);
   synchronize_norms(*net, options);
   if (options.graph) model.train_step().set_execution(graph::captured(*net));

@@ -92,6 +92,8 @@ TEST_F(Completion, OffersFilesAndFolders) {
   EXPECT_THAT(offered({"train", "--data", "im"}), ElementsAre("images:"));
   EXPECT_THAT(offered({"train", "--data", "images", ":"}), ElementsAre("images"));
   EXPECT_THAT(offered({"train", "--data", "images", ":", "im"}), ElementsAre("images"));
+  EXPECT_THAT(offered({"train", "--data", "text", ":", "w"}), ElementsAre("weights.bin"));
+  EXPECT_THAT(offered({"train", "--data", "text", ":"}), testing::Contains("weights.bin"));
 }
 
 // Those of the words that the script has for options of `train`.
@@ -109,8 +111,9 @@ std::map<std::string, Words> words_of_train(const Words& script) {
   return words;
 }
 
-// An option that others must be given with.
-std::string companions_of(const std::string& option) {
+// What a value of an option must be given with.
+std::string companions_of(const std::string& option, const std::string& value) {
+  if (value == "text:" || value == "tokens:") return " --model gpt-tiny";
   if (option == "--monitor") return " --early-stop 2";
   if (option == "--head") return " --weights " MEZZO_DOCS "/ops.md";
   return "";
@@ -129,7 +132,7 @@ TEST_F(Completion, OffersWhatTheCommandTakes) {
       const std::string steps = value == "digits" || value == "shapes" ? " --threads 0" : "";
       std::string line = "train ";
       line.append(option).append(" ").append(given).append(data).append(steps);
-      line.append(companions_of(option));
+      line.append(companions_of(option, value));
       const Outcome outcome = run(line);
       EXPECT_EQ(outcome.status, 2) << option << ' ' << value << outcome.errors;
       EXPECT_THAT(outcome.errors, AllOf(Not(HasSubstr("[" + option + "]")),
@@ -164,8 +167,9 @@ TEST_F(Completion, HasAScriptThatZshReads) {
   EXPECT_THAT(lines, Contains("--dtype=[bf16 or f16 (bf16)]:TEXT:(bf16 f16)"));
   EXPECT_THAT(lines, Contains("--nesterov[Nesterov momentum of sgd]"));
   EXPECT_THAT(lines, Contains("--logdir=[Folder for TensorBoard]:TEXT:_files -/"));
-  EXPECT_THAT(lines, Contains("--data=[digits, shapes, mnist:DIR, cifar10:DIR or images:DIR]:TEXT:"
-                              "(digits shapes mnist\\: cifar10\\: images\\:)"));
+  EXPECT_THAT(lines, Contains("--data=[digits, shapes, mnist:DIR, cifar10:DIR, images:DIR, "
+                              "text:FILE or tokens:DIR]:TEXT:"
+                              "(digits shapes mnist\\: cifar10\\: images\\: text\\: tokens\\:)"));
 }
 
 }  // namespace

@@ -89,6 +89,24 @@ TEST_F(Together, LossesAreThoseOfBatchesOfBoth) {
   }
 }
 
+// Each process evaluates every other batch of the text.
+TEST_F(Together, ATextIsEvaluatedAsOneWouldDo) {
+  std::ofstream text(path("text"));
+  for (int i = 0; i < 40; ++i) text << "round and round ";
+  text.close();
+  const std::string model =
+      concat(" --model gpt-tiny --tokens 8 --batch-size 3 --amp O0 --data text:", path("text"));
+  const Outcome outcome = run_two(concat("train", model, " --steps 2 --quiet --json ", path("two"),
+                                         " --save ", path("weights")));
+  ASSERT_EQ(outcome.status, 0) << outcome.errors;
+  ASSERT_EQ(
+      run(concat("eval", model, " --quiet --weights ", path("weights"), " --json ", path("one")))
+          .status,
+      0);
+  const double expected = read_events("one").back()["test_loss"];
+  EXPECT_NEAR(read_events("two").back()["test_loss"], expected, 1e-5 * expected);
+}
+
 // With batch norm, whose statistics cover both processes.
 TEST_F(Together, SynchronizedNormsAreThoseOfBatchesOfBoth) {
   const std::string options =

@@ -59,11 +59,12 @@ TEST_F(Tokens, PlanShowsTheResidualStream) {
 }
 
 TEST_F(Tokens, CommandsSayWhatTheyNeed) {
-  for (const char* command : {"train --model gpt-tiny --steps 1", "compare --model gpt-tiny",
-                              "eval --model gpt-tiny --weights w"}) {
+  for (const char* command : {"train --model text-lstm --steps 1", "compare --model text-lstm",
+                              "eval --model text-lstm --weights w"}) {
     const Outcome outcome = run(command);
     EXPECT_EQ(outcome.status, 2) << command;
-    EXPECT_THAT(outcome.errors, HasSubstr("gpt-tiny reads tokens, and the data sets here"));
+    EXPECT_THAT(outcome.errors,
+                HasSubstr("text-lstm classifies sequences, and the data sets here"));
   }
   EXPECT_THAT(run("bench --model gpt-tiny --image-size 32").errors, HasSubstr("Use --tokens"));
   EXPECT_THAT(run("plan lenet5 --tokens 32").errors, HasSubstr("Use --image-size"));

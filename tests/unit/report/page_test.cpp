@@ -52,6 +52,26 @@ TEST(Markup, TheCheckerFindsFaults) {
   EXPECT_FALSE(has_bad_coordinates("<p>nan</p>"));
 }
 
+// Language models have perplexities, and a curve of their test loss.
+TEST(Page, ShowsLanguageModelsWithoutAccuracy) {
+  RunData run = full_run();
+  run.has_accuracy = false;
+  run.epochs.back().test_loss = 2;
+  run.evaluations = {{.step = 30, .loss = 3}, {.step = 60, .loss = 2}};
+  const std::string html = to_html({.title = "gpt", .runs = {run}});
+  expect_sound(html);
+  EXPECT_THAT(html, HasSubstr("and ended with a test perplexity of 7.39 and a test loss of 2."));
+  EXPECT_THAT(html, HasSubstr("<h3>Test loss</h3>"));
+  EXPECT_THAT(html, Not(HasSubstr("accuracy")));
+  const std::string both = to_html({.title = "gpt", .runs = {run, run}});
+  expect_sound(both);
+  EXPECT_THAT(both, HasSubstr("<th>test perplexity</th>"));
+  EXPECT_THAT(both, HasSubstr("<td>7.39</td>"));
+  EXPECT_THAT(both, Not(HasSubstr("accuracy")));
+  run.evaluations.resize(1);
+  EXPECT_THAT(to_html({.title = "gpt", .runs = {run}}), Not(HasSubstr("<h3>Test loss</h3>")));
+}
+
 TEST(Page, HoldsEverySectionOfARun) {
   const std::string html = to_html({.title = "lenet5 & <co>", .runs = {full_run()}});
   expect_sound(html);

@@ -129,9 +129,11 @@ TEST(CheckConfiguration, OtherOptionsAreRefusedIfTheyChangeTheBits) {
       [](RunOptions& o) { o.policy.lower = DType::kF16; },
       [](RunOptions& o) { ++o.batch_size; },
       [](RunOptions& o) { o.image_size = 30; },
+      [](RunOptions& o) { o.tokens = 30; },
       [](RunOptions& o) { o.optimizer.lr = 0.5; },
       [](RunOptions& o) { o.optimizer.momentum = 0.5; },
       [](RunOptions& o) { o.optimizer.weight_decay = 0.5; },
+      [](RunOptions& o) { o.optimizer.decay_matrices = true; },
       [](RunOptions& o) { o.optimizer.nesterov = true; },
       [](RunOptions& o) { o.optimizer.kind = OptimizerKind::kAdam; },
       [](RunOptions& o) {
@@ -148,6 +150,7 @@ TEST(CheckConfiguration, OtherOptionsAreRefusedIfTheyChangeTheBits) {
       [](RunOptions& o) { o.schedule.lr_end = 0.5; },
       [](RunOptions& o) { o.schedule.lr_gamma = 0.5; },
       [](RunOptions& o) { o.schedule.warmup_epochs = 0.5; },
+      [](RunOptions& o) { o.schedule.warmup_steps = 0; },
       [](RunOptions& o) { o.loss.label_smoothing = 0.5; },
       [](RunOptions& o) { ++o.seed; },
       [](RunOptions& o) { o.shuffle = !o.shuffle; },
@@ -164,7 +167,7 @@ TEST(CheckConfiguration, OtherOptionsAreRefusedIfTheyChangeTheBits) {
   const Change harmless[] = {
       [](RunOptions& o) { o.workers = 3; },         [](RunOptions& o) { o.epochs = 7; },
       [](RunOptions& o) { o.steps = 7; },           [](RunOptions& o) { o.graph = true; },
-      [](RunOptions& o) { o.recompute = {"fc1"}; },
+      [](RunOptions& o) { o.recompute = {"fc1"}; }, [](RunOptions& o) { o.watch.eval_every = 5; },
   };
   for (const Change& change : harmless) {
     RunOptions other;
@@ -218,8 +221,9 @@ TEST(CheckConfiguration, AdamsSettingsAreCompared) {
 TEST(CheckConfiguration, EarlierVersionsHadPlainSgd) {
   io::Checkpoint checkpoint;
   Configuration begun = configuration_of({});
-  for (const char* name : {"--optimizer", "--nesterov", "--lr-of", "--accumulate", "--clip",
-                           "--class-weights", "--freeze"}) {
+  for (const char* name :
+       {"--optimizer", "--nesterov", "--lr-of", "--accumulate", "--clip", "--class-weights",
+        "--freeze", "--tokens", "--decay-matrices", "--warmup-steps"}) {
     EXPECT_EQ(begun.erase(name), 1U) << name;
   }
   add_configuration(checkpoint, begun);

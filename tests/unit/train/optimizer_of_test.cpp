@@ -56,6 +56,35 @@ TEST(Optimizers, ReadWhatTheirOptionsHave) {
   EXPECT_FALSE(info_of(OptimizerKind::kRmsProp).nesterov.has_value());
 }
 
+TEST(MakeOptimizer, OnlyMatricesDecayWhereAskedFor) {
+  const auto net = small_lenet();
+  OptimizerOptions options = usual_options(OptimizerKind::kAdamW);
+  options.weight_decay = 0.5;
+  options.decay_matrices = true;
+  options.lr_of = {{"fc1", 0.01}, {"fc2.bias", 0.02}};
+  const GroupedOptimizer made = make_optimizer(*net, options);
+  // Each rate has matrices and biases, but for the last.
+  const double of_fc1 = 0.01 / options.lr;
+  EXPECT_THAT(made.factors, ElementsAre(1, 1, of_fc1, of_fc1, 0.02 / options.lr));
+  EXPECT_EQ(made.optimizer->groups(), 5U);
+  EXPECT_THAT(describe(options), HasSubstr("decay 0.5 of matrices"));
+  // With a rate of 1, no gradients and a decay of 0.5, what decays becomes half.
+  options.lr_of.clear();
+  const GroupedOptimizer plain = make_optimizer(*net, options);
+  plain.set_rate(1);
+  std::vector<std::vector<float>> before;
+  for (const Tensor& parameter : net->parameters()) {
+    before.push_back(parameter.to_vector<float>());
+    parameter.set_grad(zeros(parameter.shape()));
+  }
+  plain.optimizer->step();
+  const std::vector<Tensor> after = net->parameters();
+  for (std::size_t i = 0; i < after.size(); ++i) {
+    for (float& value : before[i]) value *= after[i].rank() >= 2 ? 0.5F : 1.0F;
+    EXPECT_EQ(after[i].to_vector<float>(), before[i]) << i;
+  }
+}
+
 TEST(ParseOptimizer, KnowsTheNamesThatItGives) {
   for (const OptimizerInfo& info : train::optimizers()) {
     EXPECT_EQ(parse_optimizer(info.name), info.kind);
