@@ -179,7 +179,7 @@ TEST_F(AttentionTiles, BitsDoNotDependOnThreads) {
 Tensor among_nan(const Tensor& x) {
   const Shape& s = x.shape();
   const Tensor all = full({s[0], s[1] + 20, s[2] + 1, s[3] + 40},
-                          std::numeric_limits<float>::quiet_NaN(), DType::kBf16);
+                          std::numeric_limits<double>::quiet_NaN(), DType::kBf16);
   const Tensor part =
       slice(slice(slice(all, 1, 0, s[1]), 2, 0, s[2]), 3, 0, s[3]);  // rows stay contiguous
   copy_elements(x, part);
@@ -192,8 +192,8 @@ TEST_F(AttentionTiles, NothingBesideTheOperandsReachesTheResults) {
       TileCall c({1, 2, 1, 37, keys, features, features}, {.causal = true});
       const std::vector<Doubles> want = all_bits(run_on(emulated_unit(), c));
       for (Tensor* x : {&c.q, &c.k, &c.v, &c.grad}) *x = among_nan(*x);
-      full({1 << 20}, std::numeric_limits<float>::quiet_NaN());  // freed, it is likely to be the
-                                                                 // kernels' scratch memory
+      // Freed, it is likely to be the kernels' scratch memory.
+      full({1 << 20}, std::numeric_limits<double>::quiet_NaN());
       EXPECT_EQ(all_bits(run_on(emulated_unit(), c)), want) << c.text();
     }
   }
@@ -236,7 +236,7 @@ TEST_F(AttentionTiles, RowsAreReadInPlaceWhereTheyAreWholeTiles) {
 TEST_F(AttentionTiles, AnInfiniteKeyThatNoQuerySeesLeavesTheGradientOfValues) {
   TileCall c({1, 1, 1, 19, 20, 32, 32});
   c.q = full(c.q.shape(), 0.5, DType::kBf16);
-  copy_elements(full({1, 1, 1, 1}, -std::numeric_limits<float>::infinity()),
+  copy_elements(full({1, 1, 1, 1}, -std::numeric_limits<double>::infinity()),
                 slice(slice(c.k, 1, 3, 4), 3, 0, 1));
   const Tensor grad_v = run_on(emulated_unit(), c)[4];
   EXPECT_THAT(slice(grad_v, 1, 3, 4).to_vector<double>(), Each(0));

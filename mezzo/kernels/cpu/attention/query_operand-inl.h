@@ -61,7 +61,7 @@ class QueryOperand {
   // Elements from one row to the next: rows are `width_` numbers of four bytes.
   template <class Number>
   std::int64_t width_in() const {
-    return width_ * static_cast<std::int64_t>(sizeof(float) / sizeof(Number));
+    return std::is_same_v<Number, float> ? width_ : 2 * width_;
   }
 
   std::int64_t n_;
