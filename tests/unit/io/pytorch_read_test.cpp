@@ -24,10 +24,6 @@ std::vector<NamedTensor> of_six(const sample::Pairs& pairs) {
                                  {sample::values<float>({0, 1, 2, 3, 4, 5})}));
 }
 
-std::string six(const sample::View& view) {
-  return sample::tensor(sample::storage("FloatStorage", "0", 6), view);
-}
-
 void expect_small(const std::vector<NamedTensor>& tensors) {
   ASSERT_EQ(tensors.size(), 2);
   EXPECT_EQ(tensors[0].name, "layer.weight");
@@ -77,12 +73,13 @@ TEST(PytorchRead, EveryDtype) {
 }
 
 TEST(PytorchRead, StridesAndOffsets) {
-  const std::vector<NamedTensor> read = of_six({{"rows", six({2, {2, 2}, {2, 1}})},
-                                                {"columns", six({0, {3, 2}, {1, 3}})},
-                                                {"every_other", six({1, {3}, {2}})},
-                                                {"one", six({5, {}, {}})},
-                                                {"repeated", six({4, {2, 2}, {0, 1}})},
-                                                {"size_one", six({3, {1, 1, 3}, {9, 7, 1}})}});
+  const std::vector<NamedTensor> read =
+      of_six({{"rows", sample::six({2, {2, 2}, {2, 1}})},
+              {"columns", sample::six({0, {3, 2}, {1, 3}})},
+              {"every_other", sample::six({1, {3}, {2}})},
+              {"one", sample::six({5, {}, {}})},
+              {"repeated", sample::six({4, {2, 2}, {0, 1}})},
+              {"size_one", sample::six({3, {1, 1, 3}, {9, 7, 1}})}});
   EXPECT_THAT(read[0].tensor.to_vector<float>(), ElementsAre(2, 3, 4, 5));
   EXPECT_THAT(read[1].tensor.to_vector<float>(), ElementsAre(0, 3, 1, 4, 2, 5));
   EXPECT_THAT(read[2].tensor.to_vector<float>(), ElementsAre(1, 3, 5));
@@ -94,10 +91,10 @@ TEST(PytorchRead, StridesAndOffsets) {
 
 TEST(PytorchRead, SameViewOfAStorageIsTheSameTensor) {
   const std::vector<NamedTensor> read =
-      of_six({{"a", six({0, {2, 3}, {3, 1}})},
-              {"same", six({0, {2, 3}, {3, 1}})},
-              {"parameter", sample::parameter(six({0, {2, 3}, {3, 1}}))},
-              {"other", six({0, {3, 2}, {2, 1}})}});
+      of_six({{"a", sample::six({0, {2, 3}, {3, 1}})},
+              {"same", sample::six({0, {2, 3}, {3, 1}})},
+              {"parameter", sample::parameter(sample::six({0, {2, 3}, {3, 1}}))},
+              {"other", sample::six({0, {3, 2}, {2, 1}})}});
   EXPECT_EQ(read[0].tensor.impl(), read[1].tensor.impl());
   EXPECT_EQ(read[0].tensor.impl(), read[2].tensor.impl());
   EXPECT_NE(read[0].tensor.storage().get(), read[3].tensor.storage().get());
@@ -130,10 +127,10 @@ TEST(PytorchRead, LargeStorageIsAtMostTwiceInMemory) {
 }
 
 TEST(PytorchRead, StateAmongOtherThings) {
-  const std::string state = sample::dict({{"w", six({0, {6}, {1}})}});
+  const std::string state = sample::dict({{"w", sample::six({0, {6}, {1}})}});
   for (const char* const key : {"state_dict", "model"}) {
     const auto read =
-        of_six({{"epoch", sample::integer(7)}, {key, state}, {"w2", six({0, {1}, {1}})}});
+        of_six({{"epoch", sample::integer(7)}, {key, state}, {"w2", sample::six({0, {1}, {1}})}});
     ASSERT_EQ(read.size(), 1) << key;
     EXPECT_EQ(read[0].name, "w");
   }
@@ -142,7 +139,8 @@ TEST(PytorchRead, StateAmongOtherThings) {
   EXPECT_EQ(of_six({{"model", configuration}, {"state_dict", state}}).size(), 1);
   EXPECT_EQ(of_six({{"model", state}, {"state_dict", configuration}}).size(), 1);
   // A tensor may be called so.
-  EXPECT_EQ(of_six({{"model", six({0, {6}, {1}})}, {"b", six({0, {1}, {1}})}}).size(), 2);
+  EXPECT_EQ(
+      of_six({{"model", sample::six({0, {6}, {1}})}, {"b", sample::six({0, {1}, {1}})}}).size(), 2);
 }
 
 TEST(PytorchRead, WeightsAreToldByTheirFirstBytes) {

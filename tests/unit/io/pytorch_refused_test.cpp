@@ -22,13 +22,13 @@ struct RefusedFile {
   std::string message;
 };
 
-std::string error_of(const std::string& file) {
+std::string pytorch_error(const std::string& file) {
   return message_of<FileError>([&] { parse_pytorch(sample::bytes_of(file), "x.pth"); });
 }
 
 void expect_refused(const std::vector<RefusedFile>& cases) {
   for (const RefusedFile& refused : cases) {
-    const std::string error = error_of(refused.file);
+    const std::string error = pytorch_error(refused.file);
     EXPECT_THAT(error, StartsWith("[pytorch] x.pth: ")) << refused.what;
     EXPECT_THAT(error, HasSubstr(refused.message)) << refused.what;
     EXPECT_NE(error.find(". "), std::string::npos) << refused.what << ": " << error;
@@ -38,10 +38,6 @@ void expect_refused(const std::vector<RefusedFile>& cases) {
 // A file whose pickle pushes that value.
 std::string holding(const std::string& pushed) {
   return sample::file(sample::pickle(pushed), {std::string(24, '\0')});
-}
-
-std::string six(const sample::View& view) {
-  return sample::tensor(sample::storage("FloatStorage", "0", 6), view);
 }
 
 std::string with_tensor(const std::string& pushed) {
@@ -91,7 +87,7 @@ TEST(PytorchRefused, Archives) {
 }
 
 TEST(PytorchRefused, Objects) {
-  const std::string weight = six({0, {6}, {1}});
+  const std::string weight = sample::six({0, {6}, {1}});
   const std::string state = sample::dict({{"w", weight}});
   expect_refused(
       {{"a list", holding("]"), "it holds a list, expected a dict"},
@@ -184,17 +180,20 @@ TEST(PytorchRefused, Tensors) {
        {"a storage of many elements", of_storage(sample::storage("DoubleStorage", "0", kMost)),
         "has 24 bytes"},
        {"a negative storage", of_storage(sample::storage("FloatStorage", "0", -6)), "size is -6"},
-       {"beyond the storage", with_tensor(six({1, {6}, {1}})),
+       {"beyond the storage", with_tensor(sample::six({1, {6}, {1}})),
         "its sizes [6] with strides [1] from element 1 on exceed its storage of 6 elements"},
-       {"strides beyond it", with_tensor(six({0, {2, 3}, {4, 1}})), "exceed its storage"},
-       {"an offset beyond it", with_tensor(six({7, {0}, {1}})), "exceed its storage"},
-       {"strides of 63 bits", with_tensor(six({0, {3, 3}, {kMost, kMost}})), "exceed its storage"},
-       {"sizes of 63 bits", with_tensor(six({0, {kMost, 0}, {1, 1}})), "exceed its storage"},
-       {"a stride missing", with_tensor(six({0, {2, 3}, {1}})), "exceed its storage"},
-       {"a negative size", with_tensor(six({0, {-1}, {1}})), "its size is -1"},
-       {"a negative stride", with_tensor(six({5, {6}, {-1}})), "its stride is -1"},
+       {"strides beyond it", with_tensor(sample::six({0, {2, 3}, {4, 1}})), "exceed its storage"},
+       {"an offset beyond it", with_tensor(sample::six({7, {0}, {1}})), "exceed its storage"},
+       {"strides of 63 bits", with_tensor(sample::six({0, {3, 3}, {kMost, kMost}})),
+        "exceed its storage"},
+       {"sizes of 63 bits", with_tensor(sample::six({0, {kMost, 0}, {1, 1}})),
+        "exceed its storage"},
+       {"a stride missing", with_tensor(sample::six({0, {2, 3}, {1}})), "exceed its storage"},
+       {"a negative size", with_tensor(sample::six({0, {-1}, {1}})), "its size is -1"},
+       {"a negative stride", with_tensor(sample::six({5, {6}, {-1}})), "its stride is -1"},
        {"seven dimensions",
-        with_tensor(six({0, std::vector<std::int64_t>(7, 1), std::vector<std::int64_t>(7, 1)})),
+        with_tensor(
+            sample::six({0, std::vector<std::int64_t>(7, 1), std::vector<std::int64_t>(7, 1)})),
         "it has 7 dimensions, mezzo supports 6"},
        {"an offset of None", made_of({six_floats, "N", ")", ")", "\x89", "}"}),
         "its offset is None"},
@@ -205,7 +204,7 @@ TEST(PytorchRefused, Tensors) {
 }
 
 TEST(PytorchRefused, StoragesThatDiffer) {
-  const std::string first = six({0, {6}, {1}});
+  const std::string first = sample::six({0, {6}, {1}});
   const std::string second = sample::tensor(sample::storage("IntStorage", "0", 6), {0, {6}, {1}});
   expect_refused({{"another dtype", holding(sample::dict({{"a", first}, {"b", second}})),
                    "tensor 'b': its storage '0' has 6 elements of i32, but 6 of f32"}});
@@ -217,7 +216,7 @@ TEST(PytorchRefused, BoolsThatAreNot) {
           {{"a", sample::tensor(sample::storage("BoolStorage", "0", 2), {0, {2}, {1}})}})),
       {"\x01\x02"});
   EXPECT_EQ(
-      error_of(file),
+      pytorch_error(file),
       "[pytorch] x.pth: element 1 of storage '0' is 2, a bool is 0 or 1. Copy or download the "
       "file again");
 }
@@ -232,7 +231,7 @@ TEST(PytorchRefused, ElementsRepeatedWithoutEnd) {
         "t" + std::to_string(i),
         sample::tensor(sample::storage("FloatStorage", "0", 25'000), {i, {24'000}, {1}}));
   }
-  expect_refused({{"strides of 0", with_tensor(six({0, {1'000'000'000}, {0}})), most},
+  expect_refused({{"strides of 0", with_tensor(sample::six({0, {1'000'000'000}, {0}})), most},
                   {"many views", sample::file(sample::pickle(sample::dict(many)), {large}), most}});
 }
 
@@ -251,7 +250,7 @@ TEST(PytorchRefused, DamageAtEveryByte) {
     const std::vector<std::byte> sound =
         serialize_safetensors(parse_pytorch(sample::bytes_of(file)));
     for (std::size_t at = 0; at < file.size(); ++at) {
-      EXPECT_THAT(error_of(file.substr(0, at)), StartsWith("[pytorch] x.pth: "));
+      EXPECT_THAT(pytorch_error(file.substr(0, at)), StartsWith("[pytorch] x.pth: "));
       for (const int change : {0x01, 0x10, 0x80, 0xff}) {
         std::string damaged = file;
         damaged[at] = static_cast<char>(damaged[at] ^ change);

@@ -84,6 +84,9 @@ inline std::string tensor(const std::string& pushed_storage, const View& view) {
          "R";
 }
 
+// A view of a storage 0 of six f32.
+inline std::string six(const View& view) { return tensor(storage("FloatStorage", "0", 6), view); }
+
 inline std::string parameter(const std::string& pushed_tensor) {
   return global("torch._utils", "_rebuild_parameter") +
          tuple({pushed_tensor, "\x88", ordered_dict({})}) + "R";
