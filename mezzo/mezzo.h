@@ -83,6 +83,7 @@
 #include "mezzo/io/mapped_file.h"
 #include "mezzo/io/npy.h"
 #include "mezzo/io/png.h"
+#include "mezzo/io/pytorch_file.h"
 #include "mezzo/io/safetensors.h"
 #include "mezzo/io/tensorboard.h"
 #include "mezzo/models/gpt.h"

@@ -133,7 +133,7 @@ void add_eval(CLI::App& app) {
   auto options = std::make_shared<EvalOptions>();
   add_precision_options(*command, *options, OfferedModels::kWithData);
   offer_files(command->add_option("--weights", options->run.fine_tuning.weights,
-                                  "safetensors file, checkpoint or folder of checkpoints"))
+                                  "safetensors or PyTorch file, checkpoint or folder of them"))
       ->required()
       ->group(heading::kModel);
   add_data_options(*command, *options);

@@ -56,7 +56,7 @@ void add_export(CLI::App& app) {
   add_model_option(*command, options->run, OfferedModels::kAll);
   offer_files(command->add_option(
       "--weights", options->run.fine_tuning.weights,
-      "safetensors file, checkpoint or folder of checkpoints (initial weights of --seed)"));
+      "safetensors or PyTorch file, checkpoint or folder of them (initial weights of --seed)"));
   offer_files(command->add_option("--out", options->out, "File to write"))->required();
   add_size(*command, "--image-size", options->run.image_size,
            "Height and width of the input (the model's default)");

@@ -88,9 +88,9 @@ void add_freeze_option(CLI::App& command, SharedOptions& options) {
 
 void add_beginning_options(CLI::App& command, SharedOptions& options) {
   const auto add = [](CLI::Option* option) { option->group(heading::kFineTuning); };
-  add(offer_files(
-      command.add_option("--weights", options.run.fine_tuning.weights,
-                         "Start from a safetensors file, a checkpoint or a folder of them")));
+  add(offer_files(command.add_option(
+      "--weights", options.run.fine_tuning.weights,
+      "Start from a safetensors or PyTorch file, a checkpoint or a folder of them")));
   add(offer(command.add_option(
                 "--head", options.head,
                 "new: start the last layer, and whatever does not fit, from random values"),

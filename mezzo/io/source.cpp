@@ -1,6 +1,5 @@
 #include "mezzo/io/source.h"
 
-#include <algorithm>
 #include <cerrno>
 #include <cstring>
 #include <system_error>
@@ -31,14 +30,19 @@ OpenFile open_regular_file(const std::string& path, std::string_view op) {
 FileSource::FileSource(const std::string& path, std::string_view op) : path_(path), op_(op) {
   const OpenFile opened = open_regular_file(path, op);
   file_ = opened.file;
-  size_ = left_ = opened.size;
+  size_ = opened.size;
 }
 
 FileSource::~FileSource() { ::close(file_); }
 
 void FileSource::read(std::span<std::byte> out) {
+  read_at(position_, out);
+  position_ += out.size();
+}
+
+void FileSource::read_at(std::uint64_t position, std::span<std::byte> out) {
   while (!out.empty()) {
-    const ssize_t got = ::read(file_, out.data(), out.size());
+    const ssize_t got = ::pread(file_, out.data(), out.size(), static_cast<off_t>(position));
     if (got < 0 && errno == EINTR) continue;
     if (got < 0) {
       fail<FileError>(op_, path_, ": cannot be read: ", std::generic_category().message(errno),
@@ -49,7 +53,7 @@ void FileSource::read(std::span<std::byte> out) {
                       " bytes early: it changed while it was read. Read it again");
     }
     out = out.subspan(static_cast<std::size_t>(got));
-    left_ -= std::min(left_, static_cast<std::uint64_t>(got));
+    position += static_cast<std::uint64_t>(got);
   }
 }
 
@@ -58,6 +62,12 @@ void MemorySource::read(std::span<std::byte> out) {
   if (out.empty()) return;
   std::memcpy(out.data(), bytes_.data(), out.size());
   bytes_ = bytes_.subspan(out.size());
+}
+
+void MemorySource::read_at(std::uint64_t position, std::span<std::byte> out) const {
+  MEZZO_INVARIANT(position <= all_.size() && out.size() <= all_.size() - position);
+  if (out.empty()) return;
+  std::memcpy(out.data(), all_.data() + position, out.size());
 }
 
 }  // namespace mezzo::io

@@ -1,6 +1,7 @@
 // Byte sources for the readers of file formats: a file, or memory in place of one.
 #pragma once
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <span>
@@ -17,8 +18,8 @@ struct OpenFile {
 // Throws FileError `[op] PATH: ...` if the file cannot be opened or is not a regular file.
 OpenFile open_regular_file(const std::string& path, std::string_view op);
 
-// Reads a file sequentially. Its size is known before anything is read. All failures are FileErrors
-// `[op] PATH: ...`; `op` must outlive the source.
+// Reads a file, sequentially unless a position is given. Its size is known before anything is read.
+// All failures are FileErrors `[op] PATH: ...`; `op` must outlive the source.
 class FileSource {
  public:
   // Throws FileError if the file cannot be opened or is not a regular file.
@@ -30,33 +31,36 @@ class FileSource {
   const std::string& name() const { return path_; }
   std::uint64_t size() const { return size_; }
   // The number of bytes not yet read.
-  std::uint64_t left() const { return left_; }
+  std::uint64_t left() const { return size_ - std::min(size_, position_); }
   // Fills `out`. Throws FileError if the file ends first, or cannot be read.
   void read(std::span<std::byte> out);
+  // Like read(), from that position on. The next read() goes on where the last one ended.
+  void read_at(std::uint64_t position, std::span<std::byte> out);
 
  private:
   std::string path_;
   std::string_view op_;
   int file_ = -1;
   std::uint64_t size_ = 0;
-  std::uint64_t left_ = 0;
+  std::uint64_t position_ = 0;
 };
 
 // Like FileSource, for bytes in memory. No more may be read than are left.
 class MemorySource {
  public:
   MemorySource(std::span<const std::byte> bytes, std::string_view name)
-      : bytes_(bytes), name_(name), size_(bytes.size()) {}
+      : all_(bytes), bytes_(bytes), name_(name) {}
 
   const std::string& name() const { return name_; }
-  std::uint64_t size() const { return size_; }
+  std::uint64_t size() const { return all_.size(); }
   std::uint64_t left() const { return bytes_.size(); }
   void read(std::span<std::byte> out);
+  void read_at(std::uint64_t position, std::span<std::byte> out) const;
 
  private:
-  std::span<const std::byte> bytes_;
+  std::span<const std::byte> all_;
+  std::span<const std::byte> bytes_;  // those not yet read
   std::string name_;
-  std::uint64_t size_;
 };
 
 }  // namespace mezzo::io

@@ -5,6 +5,7 @@
 #include "mezzo/core/log.h"
 #include "mezzo/core/random.h"
 #include "mezzo/io/checkpoint_manifest.h"
+#include "mezzo/io/pytorch_file.h"
 #include "mezzo/io/safetensors.h"
 #include "mezzo/train/moving_average.h"
 
@@ -189,13 +190,14 @@ std::vector<NamedTensor> read_weights(const std::string& path) {
   const bool is_folder = fs::is_directory(path, ignored);
   // A file comes first, since checkpoints with its name as their prefix may lie beside it.
   if (!is_folder && (fs::exists(path, ignored) || io::list_checkpoints(path).empty())) {
-    return io::read_safetensors(path).tensors;
+    return io::is_pytorch_file(path) ? io::read_pytorch(path) : io::read_safetensors(path).tensors;
   }
   const bool has_some = !io::list_checkpoints(path).empty();
   if (!has_some && !fs::exists(fs::path(path) / io::kManifestName, ignored)) {
-    fail<FileError>("checkpoint", path,
-                    ": does not hold a checkpoint. Give a safetensors file, a checkpoint, or a "
-                    "folder that --checkpoint-dir wrote");
+    fail<FileError>(
+        "checkpoint", path,
+        ": does not hold a checkpoint. Give a safetensors or PyTorch file, a checkpoint, "
+        "or a folder that --checkpoint-dir wrote");
   }
   return evaluated_weights(has_some ? io::read_latest_checkpoint(path).checkpoint
                                     : io::read_checkpoint(path));

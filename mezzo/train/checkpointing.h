@@ -31,9 +31,10 @@ io::Checkpoint capture(const TrainingState& state, std::int64_t step);
 // order and seed). If it throws, everything stays as it was.
 void restore(const TrainingState& state, const io::Checkpoint& checkpoint);
 
-// The parameters and buffers in a safetensors file, in a checkpoint, or in the newest sound
-// checkpoint of a folder. From a checkpoint it takes those that were evaluated: averages if the
-// training had an ExponentialMovingAverage. Throws FileError if `path` is none of these.
+// The parameters and buffers in a safetensors file, in a file of torch.save(), in a checkpoint, or
+// in the newest sound checkpoint of a folder. The first bytes of a file say which it is, not its
+// name. From a checkpoint it takes those that were evaluated: averages if the training had an
+// ExponentialMovingAverage. Throws FileError if `path` is none of these.
 std::vector<NamedTensor> read_weights(const std::string& path);
 
 }  // namespace mezzo::train

@@ -169,6 +169,8 @@ int run(const std::vector<std::string>& words) {
     io::write_npy(words[2], io::read_npy(words[1]));
   } else if (what == "copy-safetensors" && words.size() == 3) {
     io::write_safetensors(words[2], io::read_safetensors(words[1]).tensors);
+  } else if (what == "copy-pytorch" && words.size() == 3) {
+    io::write_safetensors(words[2], io::read_pytorch(words[1]));
   } else if (what == "onnx" && words.size() == 2) {
     write_onnx(words[1]);
   } else if (what == "events" && words.size() == 2) {
@@ -177,8 +179,8 @@ int run(const std::vector<std::string>& words) {
     interop::training_steps(words[1], words[2], std::stod(words[3]));
   } else {
     std::fputs(
-        "usage: copy-npy IN OUT, copy-safetensors IN OUT, onnx FOLDER, events FOLDER or steps "
-        "MODEL FOLDER RATE\n",
+        "usage: copy-npy IN OUT, copy-safetensors IN OUT, copy-pytorch IN OUT, onnx FOLDER, events "
+        "FOLDER or steps MODEL FOLDER RATE\n",
         stderr);
     return 2;
   }
