@@ -27,9 +27,7 @@ std::vector<NamedTensor> gradients_as_in_files(const nn::Module& net, const std:
 }
 
 // Batch i of [n, ...].
-Tensor batch(const Tensor& all, std::int64_t i) {
-  return flatten(slice(all, 0, i, i + 1), 0, 1);
-}
+Tensor batch(const Tensor& all, std::int64_t i) { return flatten(slice(all, 0, i, i + 1), 0, 1); }
 
 }  // namespace
 
