@@ -137,7 +137,7 @@ void run_compare(CompareOptions options) {
   RunReport report(report_title(runs.front().model, runs.front().data), options.report);
   const train::DataPair data = train::open_data(runs.front());
   for (train::RunOptions& run : runs) {
-    fit_epochs(options, data, run);
+    fit_epochs(options, train::examples_per_epoch(run, data), run);
     train::fit_to_data(run, data);
     train::set_class_weights(run.loss, data);
   }

@@ -134,8 +134,9 @@ Json quality_fields(const train::Evaluation& test) {
 
 std::string text_of(const train::Evaluation& test) {
   const double loss = without_sign(test.loss);
-  if (test.has_accuracy())
+  if (test.has_accuracy()) {
     return fmt::format("accuracy {:.2f} %, loss {:.4f}", 100 * test.accuracy, loss);
+  }
   return fmt::format("perplexity {:.2f}, loss {:.4f}", without_sign(test.perplexity()), loss);
 }
 

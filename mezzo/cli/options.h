@@ -117,8 +117,9 @@ void add_report_options(CLI::App& command, SharedOptions& options);
 // --json --quiet
 void add_output_options(CLI::App& command, SharedOptions& options);
 
-// Sets the epochs of a run to as many as --steps takes, if only --steps was given.
-void fit_epochs(const SharedOptions& options, const train::DataPair& data, train::RunOptions& run);
+// Sets the epochs of a run, each of that many examples, to as many as --steps takes, if only
+// --steps was given.
+void fit_epochs(const SharedOptions& options, std::int64_t examples, train::RunOptions& run);
 
 // `O2/bf16`.
 std::string text_of(const amp::Policy& policy);

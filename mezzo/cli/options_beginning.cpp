@@ -88,21 +88,17 @@ void add_freeze_option(CLI::App& command, SharedOptions& options) {
 
 void add_beginning_options(CLI::App& command, SharedOptions& options) {
   const auto add = [](CLI::Option* option) { option->group(heading::kFineTuning); };
-  add(offer_files(command.add_option(
-      "--weights", options.run.fine_tuning.weights,
-      "Start from a safetensors or PyTorch file, a checkpoint or a folder of them")));
-  add(offer(command.add_option(
-                "--head", options.head,
-                "new: start the last layer, and whatever does not fit, from random values"),
-            {"new"}));
+  add(offer_files(
+      command.add_option("--weights", options.run.fine_tuning.weights,
+                         "Start from a safetensors or PyTorch file, or from checkpoints")));
   add_freeze_option(command, options);
+  add(offer(command.add_option("--head", options.head, "new: a new last layer"), {"new"}));
   add(command.add_flag("--zero-init-residual", options.run.zero_init_residual,
-                       "Start residual blocks as the identity"));
+                       "Blocks begin as identity"));
 }
 
 void add_class_weights_option(CLI::App& command, SharedOptions& options) {
-  offer(command.add_option("--class-weights", options.class_weights,
-                           "Weights of classes: balanced, numbers (1,2,0.5) or a file of them"),
+  offer(command.add_option("--class-weights", options.class_weights, "balanced, numbers, FILE"),
         {"balanced"})
       ->group(heading::kData);
 }

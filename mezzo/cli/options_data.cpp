@@ -9,9 +9,7 @@
 namespace mezzo::cli {
 
 void add_tokens_option(CLI::App& command, train::RunOptions& run) {
-  add_size(command, "--tokens", run.tokens,
-           "Length of sequences, for models that read tokens (the model's default)")
-      ->group(heading::kData);
+  add_size(command, "--tokens", run.tokens, "Tokens in a sequence")->group(heading::kData);
 }
 
 void add_batch_size_option(CLI::App& command, SharedOptions& options) {
@@ -25,15 +23,13 @@ void add_data_options(CLI::App& command, SharedOptions& options) {
         words_in(data::kDatasetNames))
       ->capture_default_str()
       ->group(heading::kData);
-  add_size(command, "--image-size", options.run.image_size,
-           "Height and width of images (the data's own; images: 224)")
+  add_size(command, "--image-size", options.run.image_size, "Image side (the data's)")
       ->group(heading::kData);
   add_tokens_option(command, options.run);
-  offer(command.add_option("--bad-images", options.bad_images, "Unreadable files: error or skip"),
-        {"error", "skip"})
+  offer(command.add_option("--bad-images", options.bad_images, "error or skip"), {"error", "skip"})
       ->capture_default_str()
       ->group(heading::kData);
-  command.add_option("--workers", options.run.workers, "Threads that load images")
+  command.add_option("--workers", options.run.workers, "Threads for images")
       ->capture_default_str()
       ->group(heading::kData);
 }
@@ -54,7 +50,7 @@ void add_training_data_options(CLI::App& command, SharedOptions& options) {
   add(command.add_option("--steps", options.run.steps, "Stop after N steps"));
   // As flags that are set to false, they would appear as `--no-shuffle{false}` in the help.
   add(command.add_flag_callback(
-      "--no-shuffle", [&options] { options.run.shuffle = false; }, "Keep the order of the files"));
+      "--no-shuffle", [&options] { options.run.shuffle = false; }, "Keep the files' order"));
   add(command.add_flag_callback(
       "--no-augment", [&options] { options.run.augment = false; }, "No crops and flips"));
   add(command.add_option("--mixup", options.run.mix.mixup, "Alpha of mixup")
@@ -63,10 +59,9 @@ void add_training_data_options(CLI::App& command, SharedOptions& options) {
           ->capture_default_str());
 }
 
-void fit_epochs(const SharedOptions& options, const train::DataPair& data, train::RunOptions& run) {
+void fit_epochs(const SharedOptions& options, std::int64_t examples, train::RunOptions& run) {
   if (options.epochs.has_value() || !run.steps.has_value()) return;
   // Without a whole batch, the loader reports the error.
-  const std::int64_t examples = train::examples_per_epoch(run, data);
   const std::int64_t per_epoch =
       std::max<std::int64_t>(examples / run.batch_size / run.process_count(), 1);
   run.epochs = std::min((*run.steps - 1) / per_epoch + 1, train::kMostEpochs);

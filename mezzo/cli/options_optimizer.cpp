@@ -145,7 +145,7 @@ void add_optimizer_options(CLI::App& command, SharedOptions& options) {
   add_setting("--eps", said.eps, "Epsilon", &Info::eps);
   add_setting("--weight-decay", said.weight_decay, "Decay", &Info::weight_decay);
   add(command.add_flag("--decay-matrices", options.run.optimizer.decay_matrices,
-                       "No decay of biases and norms"));
+                       "Decay only matrices"));
   add(command.add_option("--clip", said.clip, "Max gradient norm (none)"));
   add(command.add_option("--accumulate", options.run.optimizer.accumulate, "Micro-batches"))
       ->capture_default_str();
@@ -168,10 +168,10 @@ void add_schedule_options(CLI::App& command, SharedOptions& options) {
   };
   group(command.add_option("--warmup-epochs", schedule.warmup_epochs, "Epochs of warm-up")
             ->capture_default_str());
-  group(command.add_option("--warmup-steps", schedule.warmup_steps, "Steps of warm-up, instead"));
-  add_number("--lr-init", said.lr_init, "Rate warm-up starts at", schedule.lr_init);
+  group(command.add_option("--warmup-steps", schedule.warmup_steps, "Steps of it, instead"));
+  add_number("--lr-init", said.lr_init, "Warm-up's first rate", schedule.lr_init);
   add_number("--lr-end", said.lr_end, "Final or lowest rate", schedule.lr_end);
-  add_number("--lr-gamma", said.lr_gamma, "Decay of exponential", schedule.lr_gamma);
+  add_number("--lr-gamma", said.lr_gamma, "Exponential decay", schedule.lr_gamma);
   add_number("--lr-factor", said.lr_factor, "Factor of plateau", schedule.lr_factor);
   add_number("--lr-patience", said.lr_patience, "Patience in epochs", schedule.lr_patience);
   add_number("--lr-cooldown", said.lr_cooldown, "Cooldown in epochs", schedule.lr_cooldown);

@@ -42,8 +42,6 @@ void add_level_option(CLI::App& command, SharedOptions& options) {
 
 void add_rule_options(CLI::App& command, SharedOptions& options) {
   const auto add = [&](CLI::Option* option) { return option->group(heading::kPrecision); };
-  add(offer(command.add_option("--dtype", options.dtype, lower_dtypes() + " (bf16)"),
-            words_in(lower_dtypes())));
   const std::vector<std::string> operations = operation_words();
   add(offer(command.add_option("--keep-f32", options.run.precision.keep_float32,
                                "Operations and modules in f32: batch_norm,fc,layer4.*"),
@@ -56,6 +54,8 @@ void add_rule_options(CLI::App& command, SharedOptions& options) {
   add(offer(command.add_option("--keep-batchnorm-fp32", options.keep_batchnorm,
                                "Scale and shift of norms in f32: true, or false (default at O3)"),
             {"true", "false"}));
+  add(offer(command.add_option("--dtype", options.dtype, lower_dtypes() + " (bf16)"),
+            words_in(lower_dtypes())));
 }
 
 }  // namespace

@@ -16,8 +16,7 @@ void set_watch(const SharedOptions& options, train::RunOptions& run) {
 void add_watch_options(CLI::App& command, SharedOptions& options) {
   const auto group = [](CLI::Option* option) { option->group(heading::kWatch); };
   train::WatchOptions& watch = options.run.watch;
-  group(command.add_option("--eval-every", watch.eval_every,
-                           "Steps between evaluations within an epoch (none)"));
+  group(command.add_option("--eval-every", watch.eval_every, "Steps between (epochs)"));
   group(command.add_option("--ema", watch.ema, "Decay of averaged weights"));
   group(command.add_flag("--ema-warmup", watch.ema_warmup, "Lower decay at first"));
   group(command.add_option("--early-stop", watch.early_stop, "Patience in epochs"));

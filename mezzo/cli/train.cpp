@@ -83,7 +83,7 @@ void run_train(TrainOptions options) {
   const std::string name = fmt::format("{} {}", run.model, text_of(run.policy));
   RunReport report(report_title(name, run.data), options.report);
   const train::DataPair data = train::open_data(run);
-  fit_epochs(options, data, run);
+  fit_epochs(options, train::examples_per_epoch(run, data), run);
   train::fit_to_data(run, data);
   train::set_class_weights(run.loss, data);
   JsonLines json(options.json, run.checkpoints.resume);

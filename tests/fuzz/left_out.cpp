@@ -13,6 +13,7 @@ std::span<const RegisteredOp> registered_ops() { return {}; }
 
 std::vector<std::string> models::names() { return {}; }
 models::ModelConfig models::usual_config(std::string_view /*name*/) { return {}; }
+bool models::predicts_tokens(std::string_view /*name*/) { return false; }
 
 std::string train::metric_name(std::string_view name) { return std::string(name); }
 
