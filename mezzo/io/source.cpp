@@ -13,20 +13,25 @@
 
 namespace mezzo::io {
 
-FileSource::FileSource(const std::string& path, std::string_view op) : path_(path), op_(op) {
+OpenFile open_regular_file(const std::string& path, std::string_view op) {
   // Without O_NONBLOCK, opening a pipe would wait for its writer.
-  file_ = ::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK);
-  if (file_ < 0) {
-    fail<FileError>(op_, path_, ": cannot be opened: ", std::generic_category().message(errno),
+  const int file = ::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK);
+  if (file < 0) {
+    fail<FileError>(op, path, ": cannot be opened: ", std::generic_category().message(errno),
                     ". Check the path and its permissions");
   }
   struct stat status {};
-  if (::fstat(file_, &status) != 0 || !S_ISREG(status.st_mode)) {
-    ::close(file_);
-    fail<FileError>(op_, path_, ": not a regular file. Check the path");
+  if (::fstat(file, &status) != 0 || !S_ISREG(status.st_mode)) {
+    ::close(file);
+    fail<FileError>(op, path, ": not a regular file. Check the path");
   }
-  size_ = static_cast<std::uint64_t>(status.st_size);
-  left_ = size_;
+  return {.file = file, .size = static_cast<std::uint64_t>(status.st_size)};
+}
+
+FileSource::FileSource(const std::string& path, std::string_view op) : path_(path), op_(op) {
+  const OpenFile opened = open_regular_file(path, op);
+  file_ = opened.file;
+  size_ = left_ = opened.size;
 }
 
 FileSource::~FileSource() { ::close(file_); }

@@ -9,6 +9,14 @@
 
 namespace mezzo::io {
 
+// A regular file that is open for reading. Whoever opened it closes the handle.
+struct OpenFile {
+  int file = -1;
+  std::uint64_t size = 0;  // in bytes
+};
+// Throws FileError `[op] PATH: ...` if the file cannot be opened or is not a regular file.
+OpenFile open_regular_file(const std::string& path, std::string_view op);
+
 // Reads a file sequentially. Its size is known before anything is read. All failures are FileErrors
 // `[op] PATH: ...`; `op` must outlive the source.
 class FileSource {
