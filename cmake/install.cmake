@@ -53,6 +53,7 @@ write_basic_package_version_file(
 install(FILES
   ${PROJECT_BINARY_DIR}/mezzo-config.cmake
   ${PROJECT_BINARY_DIR}/mezzo-config-version.cmake
+  ${PROJECT_SOURCE_DIR}/cmake/mezzo-pcre2.cmake
   DESTINATION ${package_dir} COMPONENT development)
 
 # From the folder of mezzo.pc to the prefix: a prefix that is moved is found.

@@ -150,6 +150,8 @@
 #include "mezzo/optim/sgd.h"
 #include "mezzo/report/page.h"
 #include "mezzo/report/run_data.h"
+#include "mezzo/text/tokenizer.h"
+#include "mezzo/text/train_bpe.h"
 #include "mezzo/train/averaged_weights.h"
 #include "mezzo/train/callback.h"
 #include "mezzo/train/checkpointing.h"

@@ -18,12 +18,13 @@ ALLOWED = {
     "io": {"core"},
     "data": {"core", "distributed", "io"},
     "interchange": {"core", "ops", "nn", "io"},
+    "text": {"core", "io"},
     "graph": {"core", "ops", "autograd", "nn", "optim", "amp"},
     "report": {"core", "ops", "nn", "amp", "io"},
     "train": {"core", "distributed", "ops", "autograd", "nn", "models", "optim", "amp", "io", "data",
               "graph", "report"},
     "cli": {"core", "distributed", "ops", "autograd", "nn", "models", "optim", "amp", "io", "data",
-            "graph", "interchange", "report", "train"},
+            "graph", "interchange", "report", "text", "train"},
 }
 # Rooms: folders within a layer that has an order of its own. Each may include itself and the rooms listed for it;
 # the folder that holds them may include all, unless it is listed itself. Ops and their helpers may include each

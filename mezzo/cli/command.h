@@ -12,6 +12,7 @@ void add_eval(CLI::App& app);
 void add_export(CLI::App& app);
 void add_plan(CLI::App& app);
 void add_ops(CLI::App& app);
+void add_tokenize(CLI::App& app);
 void add_info(CLI::App& app);
 void add_data(CLI::App& app);
 // After all others, of which it has pages.

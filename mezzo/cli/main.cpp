@@ -61,6 +61,7 @@ int run(int argc, char** argv) {
   mezzo::cli::add_plan(app);
   mezzo::cli::add_ops(app);
   mezzo::cli::add_data(app);
+  mezzo::cli::add_tokenize(app);
   mezzo::cli::add_info(app);
   mezzo::cli::add_completion(app);
   mezzo::cli::add_man(app);

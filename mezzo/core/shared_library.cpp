@@ -18,7 +18,10 @@ std::string loader_text() {
 void* open(const SharedLibrary::Options& options) {
   // All of its functions are bound at once: what is missing is reported here, not by the end of the
   // program.
-  const int flags = RTLD_NOW | (options.global ? RTLD_GLOBAL : RTLD_LOCAL);
+  int flags = RTLD_NOW | (options.global ? RTLD_GLOBAL : RTLD_LOCAL);
+#if defined(RTLD_DEEPBIND)
+  if (options.own_names_first) flags |= RTLD_DEEPBIND;
+#endif
   void* handle = dlopen(options.name.c_str(), flags);
   if (handle != nullptr) return handle;
   const std::string reason = loader_text();

@@ -18,6 +18,9 @@ class SharedLibrary {
     std::string advice = {};  // what to do without it, a whole sentence without its end
     // Whether libraries that it opens itself are to see its functions.
     bool global = false;
+    // Whether the library uses its own functions where the program, or what the program is linked
+    // with, has others of the same names.
+    bool own_names_first = false;
   };
 
   // Throws DeviceError with the loader's own text if there is no such library.

@@ -91,6 +91,13 @@ void AtomicFile::write(std::span<const std::byte> bytes) {
   }
 }
 
+void AtomicFile::overwrite(std::uint64_t place, std::span<const std::byte> bytes) {
+  check_open();
+  if (const int error = io::overwrite(file_, temporary_, place, bytes); error != 0) {
+    fail_file(op_, path_, "cannot be written", error);
+  }
+}
+
 void AtomicFile::commit() {
   check_open();
   if (const int error = sync_file(file_, temporary_); error != 0) {

@@ -32,6 +32,10 @@ class AtomicFile {
   // Appends bytes. Throws FileError, for example if the disk is full.
   void write(std::span<const std::byte> bytes);
 
+  // Replaces bytes that were written before: `bytes` go to `place`, counted from the beginning, and
+  // lie within the file so far. For a header that is known at the end. Throws FileError.
+  void overwrite(std::uint64_t place, std::span<const std::byte> bytes);
+
   // Flushes the contents to the disk, renames the temporary, and flushes the folder to the disk.
   // Throws FileError; the old file is then still there, unless the message says that only the
   // folder could not be synchronised. Closes the file: writing or committing after that is an

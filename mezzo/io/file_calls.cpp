@@ -87,6 +87,29 @@ int write_all(int file, const std::string& path, std::span<const std::byte> byte
   return 0;
 }
 
+int overwrite(int file, const std::string& path, std::uint64_t place,
+              std::span<const std::byte> bytes) {
+  const int refused =
+      ask_hook({.call = FileCall::kWrite, .path = path, .file = file, .bytes = bytes});
+  if (refused != 0) return refused;
+  // A file that is open for appending takes all bytes at its end, also those with a place.
+  const int flags = ::fcntl(file, F_GETFL);
+  if (flags < 0 || ::fcntl(file, F_SETFL, flags & ~O_APPEND) < 0) return errno;
+  int error = 0;
+  while (!bytes.empty() && error == 0) {
+    const ssize_t written = retry(
+        [&] { return ::pwrite(file, bytes.data(), bytes.size(), static_cast<off_t>(place)); });
+    if (written < 0) {
+      error = errno;
+    } else {
+      place += static_cast<std::uint64_t>(written);
+      bytes = bytes.subspan(static_cast<std::size_t>(written));
+    }
+  }
+  const int put_back = error_of(::fcntl(file, F_SETFL, flags));
+  return error != 0 ? error : put_back;
+}
+
 int sync_file(int file, const std::string& path) {
   if (const int error = ask_hook({.call = FileCall::kSync, .path = path, .file = file});
       error != 0) {

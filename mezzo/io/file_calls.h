@@ -20,6 +20,9 @@ namespace mezzo::io {
 int create_file(const std::string& path, int& file);
 // Appends all bytes to an open file; the test hook is told `path`.
 int write_all(int file, const std::string& path, std::span<const std::byte> bytes);
+// Replaces bytes that an open file has from `place` on.
+int overwrite(int file, const std::string& path, std::uint64_t place,
+              std::span<const std::byte> bytes);
 // Flushes an open file, or the names in a folder ("" is the current one), to the disk.
 int sync_file(int file, const std::string& path);
 int sync_folder(const std::string& path);

@@ -39,6 +39,7 @@ class Mezzo(ConanFile):
         self.requires("zlib/[>=1.2.11 <2]")
         self.requires("libjpeg/[>=9]")
         self.requires("libpng/[>=1.6 <2]")
+        self.requires("pcre2/[>=10.40 <11]")
         self.requires("nlohmann_json/[>=3.11]", visible=False)
         if self.options.command:
             self.requires("fmt/[>=9]", visible=False)

@@ -1,8 +1,11 @@
 // Reads and writes files for the checks of tests/interop that no `mezzo` command covers.
 #include <cstdio>
 #include <exception>
+#include <fstream>
 #include <string>
 #include <vector>
+
+#include <nlohmann/json.hpp>
 
 #include "mezzo/mezzo.h"
 #include "tests/interop/training_steps.h"
@@ -163,6 +166,24 @@ void write_events(const std::string& folder) {
   writer.add_text("note", "**bold**", 3);
 }
 
+// Reads a list of texts, and writes the list of their numbers. What the numbers say is written to
+// `decoded`, or, without such a name, must be the texts.
+void tokenize(const std::string& tokenizer_path, const std::string& texts, const std::string& ids,
+              const std::string& decoded) {
+  const auto tokenizer = text::read_tokenizer(tokenizer_path);
+  std::ifstream file(texts);
+  nlohmann::json numbers = nlohmann::json::array();
+  nlohmann::json back = nlohmann::json::array();
+  for (const std::string text : nlohmann::json::parse(file)) {
+    const std::vector<std::int32_t> encoded = tokenizer->encode(text);
+    numbers.push_back(encoded);
+    back.push_back(tokenizer->decode(encoded));
+    if (decoded.empty() && back.back() != text) throw Error("another text came back: " + text);
+  }
+  std::ofstream(ids) << numbers;
+  if (!decoded.empty()) std::ofstream(decoded) << back;
+}
+
 int run(const std::vector<std::string>& words) {
   const std::string what = words.empty() ? "" : words[0];
   if (what == "copy-npy" && words.size() == 3) {
@@ -177,10 +198,12 @@ int run(const std::vector<std::string>& words) {
     write_events(words[1]);
   } else if (what == "steps" && words.size() == 4) {
     interop::training_steps(words[1], words[2], std::stod(words[3]));
+  } else if (what == "tokenize" && (words.size() == 4 || words.size() == 5)) {
+    tokenize(words[1], words[2], words[3], words.size() == 5 ? words[4] : "");
   } else {
     std::fputs(
         "usage: copy-npy IN OUT, copy-safetensors IN OUT, copy-pytorch IN OUT, onnx FOLDER, events "
-        "FOLDER or steps MODEL FOLDER RATE\n",
+        "FOLDER, steps MODEL FOLDER RATE or tokenize TOKENIZER TEXTS IDS [DECODED]\n",
         stderr);
     return 2;
   }

@@ -55,6 +55,17 @@ TEST(AtomicFile, AppearsCompleteOrNotAtAll) {
   EXPECT_THAT(files_in(folder), ElementsAre("x"));
 }
 
+// What is written after that goes to the end again.
+TEST(AtomicFile, BytesCanBeReplaced) {
+  const TempFolder folder;
+  AtomicFile file(folder.path("x"));
+  file.write(bytes_of({1, 2, 3}));
+  file.overwrite(1, bytes_of({4}));
+  file.write(bytes_of({5}));
+  file.commit();
+  EXPECT_EQ(TempFolder::read(folder.path("x")), Bytes({1, 4, 3, 5}));
+}
+
 TEST(AtomicFile, IsClosedOnceItIsCommitted) {
   const TempFolder folder;
   const std::string path = folder.path("x");
