@@ -119,7 +119,7 @@ void run_generate(const GenerateWords& words) {
   const std::unique_ptr<TextCodec> codec = make_codec(words.tokenizer, example.vocabulary);
   const auto net = train::make_model(run, example.shape, example.classes);
   const amp::Policy policy = train::apply_precision(*net, run, example.shape);
-  const Autocast region(policy);
+  const amp::Autocast region(policy);
   answer_all(*net, *codec, words);
 }
 

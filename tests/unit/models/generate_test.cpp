@@ -88,7 +88,7 @@ TEST(KeyValueCache, GivesTheLogitsOfAllTokens) {
 TEST(KeyValueCache, HasTheDtypeOfTheRegion) {
   manual_seed(1);
   Gpt net(generating_gpt());
-  const Autocast region(DType::kBf16);
+  const amp::Autocast region(DType::kBf16);
   expect_cached_logits(net, {4, 1, 2}, kBf16Tolerance);
   const nn::Inference inference(net);
   KeyValueCache cache;
@@ -117,7 +117,7 @@ TEST(SampleToken, TakesTheLikeliest) {
   EXPECT_EQ(sample_token(logits, {.temperature = 0}, random), 1);
   EXPECT_EQ(sample_token(logits, {.top_k = 1}, random), 1);
   EXPECT_EQ(sample_token(logits, {.top_p = 1e-9}, random), 1);
-  EXPECT_EQ(random.position(), RandomPosition({1, 12})) << "a number each, in blocks of four words";
+  EXPECT_EQ(random.position(), RandomPosition({1, 3})) << "a number each";
 }
 
 // The shares of 4,000 draws. Each has a deviation of at most sqrt(1/4 / 4000) = 0.008.
@@ -137,7 +137,7 @@ TEST(SampleToken, FollowsTheProbabilities) {
               ElementsAre(near(1 / 30.0), near(4 / 30.0), near(25 / 30.0), 0));
   EXPECT_THAT(shares(logits, {.top_k = 2}), ElementsAre(0, near(2 / 7.0), near(5 / 7.0), 0));
   EXPECT_THAT(shares(logits, {.top_p = 0.8}), ElementsAre(0, near(2 / 7.0), near(5 / 7.0), 0));
-  EXPECT_THAT(shares(logits, {.top_p = 0.6}), ElementsAre(0, 0, 1, 0));
+  EXPECT_THAT(shares(logits, {.top_p = 0.6}), ElementsAre(0, 0, near(1), 0));
 }
 
 TEST(SampleToken, SaysWhatIsWrong) {
