@@ -10,6 +10,7 @@ void add_compare(CLI::App& app);
 void add_bench(CLI::App& app);
 void add_eval(CLI::App& app);
 void add_export(CLI::App& app);
+void add_generate(CLI::App& app);
 void add_plan(CLI::App& app);
 void add_ops(CLI::App& app);
 void add_tokenize(CLI::App& app);

@@ -57,6 +57,7 @@ int run(int argc, char** argv) {
   mezzo::cli::add_compare(app);
   mezzo::cli::add_bench(app);
   mezzo::cli::add_eval(app);
+  mezzo::cli::add_generate(app);
   mezzo::cli::add_export(app);
   mezzo::cli::add_plan(app);
   mezzo::cli::add_ops(app);

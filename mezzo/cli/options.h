@@ -24,6 +24,7 @@ inline constexpr const char* kWatch = "Validation";
 inline constexpr const char* kExecution = "Execution";
 inline constexpr const char* kCheckpoints = "Checkpoints";
 inline constexpr const char* kOutput = "Output";
+inline constexpr const char* kText = "Text";
 }  // namespace heading
 
 // The optimizer's options as given.

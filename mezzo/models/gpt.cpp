@@ -5,6 +5,7 @@
 
 #include "mezzo/models/gpt_blocks.h"
 #include "mezzo/models/stream.h"
+#include "mezzo/models/token_axis.h"
 #include "mezzo/nn/init.h"
 
 namespace mezzo::models {
@@ -77,11 +78,22 @@ Gpt::Gpt(GptOptions options)
 }
 
 Tensor Gpt::forward(const Tensor& tokens) {
-  check_arg(tokens.rank() == 2, "gpt", "tokens must be [sequences, tokens], the shape is ",
-            tokens.shape(), ". Use reshape()");
+  check_token_shape(tokens, "gpt");
   Tensor x = drop_stream(wpe_(wte_(tokens)), options_.dropout, is_training());
   for (const auto& block : blocks_) x = (*block)(x);
   return lm_head_(ln_f_(x));
+}
+
+Tensor Gpt::next_logits(const Tensor& tokens, KeyValueCache& cache) {
+  check_next_tokens(tokens, "gpt");
+  return run(tokens, [&](const Tensor& input) {
+    Tensor x = drop_stream(wpe_.from(cache.length(), wte_(input)), options_.dropout, is_training());
+    std::size_t layer = 0;
+    for (const auto& block : blocks_) {
+      x = static_cast<GptBlock&>(*block).after(x, cache.layer(layer++));
+    }
+    return lm_head_(ln_f_(last_token(x)));
+  });
 }
 
 // A matrix [width, 3 * width] tells the layout of a file, also where others are square.

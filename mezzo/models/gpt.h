@@ -1,6 +1,7 @@
 // GPT-2 and small networks of its kind.
 #pragma once
 
+#include "mezzo/models/language_model.h"
 #include "mezzo/models/tied_head.h"
 #include "mezzo/models/weight_files.h"
 #include "mezzo/nn/container.h"
@@ -39,7 +40,7 @@ struct GptOptions {
 // `h.0.attn.c_proj.*`, `h.0.ln_2.*`, `h.0.mlp.c_fc.*`, `h.0.mlp.c_proj.*`, `ln_f.*`,
 // `lm_head.weight`, which is `wte.weight`. The matrices of linear layers are [out, in] here and
 // [in, out] in files of Hugging Face; see weight_files.h.
-class Gpt : public nn::Module, public WeightFiles {
+class Gpt : public nn::Module, public WeightFiles, public LanguageModel {
  public:
   // Throws ArgumentError for sizes that are not positive, and unless `heads` divides `width`.
   explicit Gpt(GptOptions options = {});
@@ -47,6 +48,10 @@ class Gpt : public nn::Module, public WeightFiles {
   // tokens: i64 [b, t] in [0, vocabulary), t <= positions. The logits of each next token:
   // [b, t, vocabulary].
   Tensor forward(const Tensor& tokens) override;
+
+  Tensor next_logits(const Tensor& tokens, KeyValueCache& cache) override;
+  std::int64_t vocabulary() const override { return options_.vocabulary; }
+  std::int64_t longest_sequence() const override { return options_.positions; }
 
   const GptOptions& options() const { return options_; }
 

@@ -39,12 +39,21 @@ GptAttention::GptAttention(const GptOptions& options)
   add("c_proj", c_proj_);
 }
 
-Tensor GptAttention::forward(const Tensor& x) {
+Tensor GptAttention::forward(const Tensor& x) { return attend(x, nullptr); }
+
+Tensor GptAttention::after(const Tensor& x, KeyValues& earlier) {
+  return run(x, [&](const Tensor& input) { return attend(input, &earlier); });
+}
+
+Tensor GptAttention::attend(const Tensor& x, KeyValues* earlier) {
   const std::vector<Tensor> thirds = split(c_attn_(x), width_, -1);
   const auto heads_of = [&](std::size_t third) { return nn::split_heads(thirds[third], heads_); };
   const double dropout = is_training() ? dropout_ : 0;
+  KeyValues own;
+  KeyValues& all = earlier != nullptr ? *earlier : own;
+  all.append(heads_of(1), heads_of(2));
   const Tensor y =
-      attention(heads_of(0), heads_of(1), heads_of(2), {.causal = true, .dropout = dropout});
+      attention(heads_of(0), all.keys, all.values, {.causal = true, .dropout = dropout});
   return c_proj_(nn::merge_heads(y));
 }
 
@@ -70,11 +79,19 @@ GptBlock::GptBlock(const GptOptions& options)
   add("mlp", mlp_);
 }
 
-Tensor GptBlock::forward(const Tensor& x) {
+Tensor GptBlock::forward(const Tensor& x) { return add_branches(x, nullptr); }
+
+Tensor GptBlock::after(const Tensor& x, KeyValues& earlier) {
+  return run(x, [&](const Tensor& input) { return add_branches(input, &earlier); });
+}
+
+Tensor GptBlock::add_branches(const Tensor& x, KeyValues* earlier) {
   const auto dropped = [&](const Tensor& branch) {
     return dropout(branch, dropout_, is_training());
   };
-  const Tensor attended = add_residual(x, dropped(attn_(ln_1_(x))));
+  const Tensor normed = ln_1_(x);
+  const Tensor branch = earlier != nullptr ? attn_.after(normed, *earlier) : attn_(normed);
+  const Tensor attended = add_residual(x, dropped(branch));
   return add_residual(attended, dropped(mlp_(ln_2_(attended))));
 }
 

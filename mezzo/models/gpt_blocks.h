@@ -2,6 +2,7 @@
 #pragma once
 
 #include "mezzo/models/gpt.h"
+#include "mezzo/models/key_value_cache.h"
 #include "mezzo/nn/linear.h"
 
 namespace mezzo::models {
@@ -13,8 +14,12 @@ class GptAttention : public nn::Module {
 
   // x: [b, t, width], as the result.
   Tensor forward(const Tensor& x) override;
+  // The same for tokens that follow `earlier` ones, to which theirs are appended.
+  Tensor after(const Tensor& x, KeyValues& earlier);
 
  private:
+  Tensor attend(const Tensor& x, KeyValues* earlier);
+
   std::int64_t width_;
   std::int64_t heads_;
   double dropout_;
@@ -41,8 +46,12 @@ class GptBlock : public nn::Module {
 
   // x: [b, t, width], as the result, in the dtype of x.
   Tensor forward(const Tensor& x) override;
+  // The same for tokens that follow `earlier` ones, to which theirs are appended.
+  Tensor after(const Tensor& x, KeyValues& earlier);
 
  private:
+  Tensor add_branches(const Tensor& x, KeyValues* earlier);
+
   double dropout_;
   nn::LayerNorm ln_1_;
   GptAttention attn_;

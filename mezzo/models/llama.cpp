@@ -6,6 +6,7 @@
 
 #include "mezzo/models/llama_blocks.h"
 #include "mezzo/models/tied_head.h"
+#include "mezzo/models/token_axis.h"
 #include "mezzo/nn/container.h"
 #include "mezzo/nn/embedding.h"
 #include "mezzo/nn/init.h"
@@ -61,6 +62,18 @@ class Llama::Body : public nn::Module {
     return norm_(x);
   }
 
+  // The last token's part of the result, of tokens that follow those of the cache: [b, width].
+  Tensor after(const Tensor& tokens, KeyValueCache& cache) {
+    return run(tokens, [&](const Tensor& input) {
+      Tensor x = embed_tokens_(input);
+      std::size_t layer = 0;
+      for (const auto& block : layers_) {
+        x = static_cast<LlamaBlock&>(*block).after(x, cache.layer(layer++));
+      }
+      return norm_(last_token(x));
+    });
+  }
+
   const Tensor& table() const { return embed_tokens_.weight(); }
 
  private:
@@ -81,9 +94,13 @@ Llama::Llama(LlamaOptions options)
 Llama::~Llama() = default;
 
 Tensor Llama::forward(const Tensor& tokens) {
-  check_arg(tokens.rank() == 2, "llama", "tokens must be [sequences, tokens], the shape is ",
-            tokens.shape(), ". Use reshape()");
+  check_token_shape(tokens, "llama");
   return (*lm_head_)((*model_)(tokens));
+}
+
+Tensor Llama::next_logits(const Tensor& tokens, KeyValueCache& cache) {
+  check_next_tokens(tokens, "llama");
+  return run(tokens, [&](const Tensor& input) { return (*lm_head_)(model_->after(input, cache)); });
 }
 
 std::vector<NamedTensor> Llama::from_file(std::vector<NamedTensor> tensors) const {

@@ -3,6 +3,7 @@
 
 #include <memory>
 
+#include "mezzo/models/language_model.h"
 #include "mezzo/models/weight_files.h"
 #include "mezzo/nn/module.h"
 
@@ -31,7 +32,7 @@ struct LlamaOptions {
 // `model.layers.0.mlp.gate_proj.weight`, `up_proj`, `down_proj`,
 // `model.layers.0.input_layernorm.weight`, `model.layers.0.post_attention_layernorm.weight`,
 // `model.norm.weight`, `lm_head.weight`. Files may lack the prefix `model.`.
-class Llama : public nn::Module, public WeightFiles {
+class Llama : public nn::Module, public WeightFiles, public LanguageModel {
  public:
   // Throws ArgumentError for sizes that are not positive, unless `heads` divides `width` into even
   // parts, and unless `key_heads` divides `heads`.
@@ -40,6 +41,10 @@ class Llama : public nn::Module, public WeightFiles {
 
   // tokens: i64 [b, t] in [0, vocabulary). The logits of each next token: [b, t, vocabulary].
   Tensor forward(const Tensor& tokens) override;
+
+  Tensor next_logits(const Tensor& tokens, KeyValueCache& cache) override;
+  std::int64_t vocabulary() const override { return options_.vocabulary; }
+  std::int64_t longest_sequence() const override { return 0; }
 
   const LlamaOptions& options() const { return options_; }
 

@@ -19,12 +19,20 @@ LlamaAttention::LlamaAttention(const LlamaOptions& options)
   add("o_proj", o_proj_);
 }
 
-Tensor LlamaAttention::forward(const Tensor& x) {
-  const auto rotated = [&](const Tensor& heads) { return rope(heads, {.theta = options_.theta}); };
-  const Tensor y = attention(rotated(nn::split_heads(q_proj_(x), options_.heads)),
-                             rotated(nn::split_heads(k_proj_(x), options_.key_heads)),
-                             nn::split_heads(v_proj_(x), options_.key_heads), {.causal = true});
-  return o_proj_(nn::merge_heads(y));
+Tensor LlamaAttention::forward(const Tensor& x) { return attend(x, nullptr); }
+
+Tensor LlamaAttention::after(const Tensor& x, KeyValues& earlier) {
+  return run(x, [&](const Tensor& input) { return attend(input, &earlier); });
+}
+
+Tensor LlamaAttention::attend(const Tensor& x, KeyValues* earlier) {
+  KeyValues own;
+  KeyValues& all = earlier != nullptr ? *earlier : own;
+  const RopeOptions rotation{.theta = options_.theta, .offset = all.length()};
+  const Tensor queries = rope(nn::split_heads(q_proj_(x), options_.heads), rotation);
+  all.append(rope(nn::split_heads(k_proj_(x), options_.key_heads), rotation),
+             nn::split_heads(v_proj_(x), options_.key_heads));
+  return o_proj_(nn::merge_heads(attention(queries, all.keys, all.values, {.causal = true})));
 }
 
 LlamaBlock::LlamaBlock(const LlamaOptions& options)
@@ -38,8 +46,16 @@ LlamaBlock::LlamaBlock(const LlamaOptions& options)
   add("post_attention_layernorm", post_attention_layernorm_);
 }
 
-Tensor LlamaBlock::forward(const Tensor& x) {
-  const Tensor attended = add_residual(x, self_attn_(input_layernorm_(x)));
+Tensor LlamaBlock::forward(const Tensor& x) { return add_branches(x, nullptr); }
+
+Tensor LlamaBlock::after(const Tensor& x, KeyValues& earlier) {
+  return run(x, [&](const Tensor& input) { return add_branches(input, &earlier); });
+}
+
+Tensor LlamaBlock::add_branches(const Tensor& x, KeyValues* earlier) {
+  const Tensor normed = input_layernorm_(x);
+  const Tensor attended =
+      add_residual(x, earlier != nullptr ? self_attn_.after(normed, *earlier) : self_attn_(normed));
   return add_residual(attended, mlp_(post_attention_layernorm_(attended)));
 }
 

@@ -1,6 +1,7 @@
 // The blocks of Llama.
 #pragma once
 
+#include "mezzo/models/key_value_cache.h"
 #include "mezzo/models/llama.h"
 #include "mezzo/nn/linear.h"
 #include "mezzo/nn/rms_norm.h"
@@ -15,8 +16,12 @@ class LlamaAttention : public nn::Module {
 
   // x: [b, t, width], as the result.
   Tensor forward(const Tensor& x) override;
+  // The same for tokens that follow `earlier` ones, to which theirs are appended.
+  Tensor after(const Tensor& x, KeyValues& earlier);
 
  private:
+  Tensor attend(const Tensor& x, KeyValues* earlier);
+
   LlamaOptions options_;
   nn::Linear q_proj_;
   nn::Linear k_proj_;
@@ -31,8 +36,12 @@ class LlamaBlock : public nn::Module {
 
   // x: [b, t, width], as the result, in the dtype of x.
   Tensor forward(const Tensor& x) override;
+  // The same for tokens that follow `earlier` ones, to which theirs are appended.
+  Tensor after(const Tensor& x, KeyValues& earlier);
 
  private:
+  Tensor add_branches(const Tensor& x, KeyValues* earlier);
+
   LlamaAttention self_attn_;
   nn::SwiGlu mlp_;
   nn::RmsNorm input_layernorm_;

@@ -14,13 +14,13 @@ Shape table_shape(std::int64_t count, std::int64_t size, const char* name) {
   return {count, size};
 }
 
-Tensor with_positions(const Tensor& x, const Tensor& table, const char* name) {
+Tensor with_positions(const Tensor& x, const Tensor& table, std::int64_t first, const char* name) {
   check_arg(x.rank() >= 2 && x.size(-1) == table.size(1), name, "x must end in [tokens, ",
             table.size(1), "], the shape is ", x.shape(), ". Change x, or the layer's size");
-  const std::int64_t tokens = x.size(-2);
+  const std::int64_t tokens = first + x.size(-2);
   check_arg(tokens <= table.size(0), name, "there are ", tokens, " tokens, but only ",
             table.size(0), " positions. Make shorter sequences, or a layer with more positions");
-  return add_residual(x, slice(table, 0, 0, tokens));
+  return add_residual(x, slice(table, 0, first, tokens));
 }
 
 Tensor sinusoids(const Shape& shape) {
@@ -48,7 +48,14 @@ LearnedPositions::LearnedPositions(std::int64_t count, std::int64_t size)
 }
 
 Tensor LearnedPositions::forward(const Tensor& x) {
-  return with_positions(x, weight_, "LearnedPositions");
+  return with_positions(x, weight_, 0, "LearnedPositions");
+}
+
+Tensor LearnedPositions::from(std::int64_t first, const Tensor& x) {
+  check_arg(first >= 0, "LearnedPositions", "the first position must not be negative: ", first);
+  return run(x, [&](const Tensor& input) {
+    return with_positions(input, weight_, first, "LearnedPositions");
+  });
 }
 
 SinusoidalPositions::SinusoidalPositions(std::int64_t count, std::int64_t size) {
@@ -60,7 +67,7 @@ SinusoidalPositions::SinusoidalPositions(std::int64_t count, std::int64_t size) 
 }
 
 Tensor SinusoidalPositions::forward(const Tensor& x) {
-  return with_positions(x, table_, "SinusoidalPositions");
+  return with_positions(x, table_, 0, "SinusoidalPositions");
 }
 
 }  // namespace mezzo::nn

@@ -14,6 +14,8 @@ class LearnedPositions : public Module {
   LearnedPositions(std::int64_t count, std::int64_t size);
 
   Tensor forward(const Tensor& x) override;
+  // The same with the t rows from row `first` on.
+  Tensor from(std::int64_t first, const Tensor& x);
 
   const Tensor& weight() const { return weight_; }
 
