@@ -6,6 +6,7 @@ import tempfile
 RESNET = ["--model", "resnet50", "--amp"]
 LENET = ["--model", "lenet5", "--amp"]
 MLP = ["--model", "mlp", "--amp"]
+GPT = ["--model", "gpt-tiny", "--tokens", "1024", "--amp"]  # attention is a fifth of its products
 # The timed works: options of `mezzo bench`, batch size, and PyTorch's counterpart: a dtype, eagerly
 # or with torch.compile, or none. They are in order of importance, since time may run out: those
 # that targets compare come first.
@@ -25,6 +26,8 @@ WORKS = {
     "lenet5 b32 f16 graph": (LENET + ["O2", "--dtype", "f16", "--graph"], 32, None),
     "mlp b64 f32": (MLP + ["O0"], 64, None),
     "mlp b64 f16 graph": (MLP + ["O2", "--dtype", "f16", "--graph"], 64, None),
+    "gpt-tiny b32 bf16 graph": (GPT + ["O2", "--dtype", "bf16", "--graph"], 32, None),
+    "gpt-tiny b32 f32 graph": (GPT + ["O0", "--graph"], 32, None),
 }
 # Targets: the measured quantity, the work, the reference (a number, a work, or PyTorch for a work),
 # and the least or greatest ratio.
@@ -90,7 +93,7 @@ print("RESULT " + json.dumps({"images_per_s": steps * batch / (time.time() - sta
 
 def steps_of(options):
     """The numbers of warm-up steps and of timed steps of a work: enough for the GPU's clock to rise."""
-    return (10, 20) if options[:2] == RESNET[:2] else (200, 1000)
+    return (10, 20) if options[:2] in (RESNET[:2], GPT[:2]) else (200, 1000)
 
 
 def bench(checks, programs, name):
@@ -127,7 +130,8 @@ def torch_bench(checks, name):
 
 def speed_row(ours, theirs, how):
     def speed(result):
-        return f"{result['images_per_s']:9.0f} images/s  {result['peak_bytes'] / 2**20:8.0f} MB peak"
+        unit = "tokens" if "tokens_per_s" in result else "images"
+        return f"{result[unit + '_per_s']:9.0f} {unit}/s  {result['peak_bytes'] / 2**20:8.0f} MB peak"
     text = speed(ours) if ours else "no result"
     return f"{text}  PyTorch {how} {speed(theirs)}" if theirs else text
 

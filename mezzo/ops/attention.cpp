@@ -33,13 +33,7 @@ double attention_flops(Inputs inputs, std::span<const Tensor> /*outputs*/, const
 
 std::vector<Sample> attention_samples() {
   std::vector<Sample> samples;
-  for (const AttentionCase& c : attention_cases()) {
-    samples.push_back({.inputs = c.inputs(),
-                       .attrs = c.attrs,
-                       .terms = c.features + c.keys,
-                       .magnitude = c.attrs.drops() ? 2.0 : 1.0,
-                       .lower_roundings = 1});
-  }
+  for (const AttentionCase& c : attention_cases()) samples.push_back(attention_sample(c));
   return samples;
 }
 
@@ -88,9 +82,14 @@ RandomPosition reserve_attention_words(const AttentionOperands& x) {
   return default_generator().reserve(static_cast<std::uint64_t>(sizes.words()));
 }
 
-// On devices there is no kernel, and copying everything to the host for the plain loop would be of
-// no use: there it is composed of operations that have kernels.
-Tensor attention_on_device(AttentionOperands x, DType dtype, const AttentionAttrs& attrs) {
+// Kernels of devices do not take heads of that size, and copying everything to the host for the
+// plain loop would be of no use: there attention is composed of operations that have kernels.
+bool is_composed(const AttentionOperands& x) {
+  return !x.q.device().is_cpu() &&
+         std::max(x.q.size(3), x.v.size(3)) > AttentionSizes::kMostOnDevices;
+}
+
+Tensor composed_attention(AttentionOperands x, DType dtype, const AttentionAttrs& attrs) {
   x.q = cast(x.q, dtype);
   x.k = cast(x.k, dtype);
   x.v = cast(x.v, dtype);
@@ -103,6 +102,14 @@ Tensor attention_on_device(AttentionOperands x, DType dtype, const AttentionAttr
 }
 
 }  // namespace
+
+Sample attention_sample(const AttentionCase& c) {
+  return {.inputs = c.inputs(),
+          .attrs = c.attrs,
+          .terms = c.features + c.keys,
+          .magnitude = c.attrs.drops() ? 2.0 : 1.0,
+          .lower_roundings = 1};
+}
 
 AttentionSizes check_attention(const Infer& infer, std::size_t first, const AttentionAttrs& attrs) {
   infer.check_rank(first, 4, "q");
@@ -182,7 +189,7 @@ Tensor attention(const Tensor& q, const Tensor& k, const Tensor& v,
   attrs.scale = options.scale.value_or(1 / std::sqrt(static_cast<double>(q.shape()[3])));
   AttentionOperands x{q, k, v, as_attention_mask(options.mask, dtype), Tensor()};
   if (attrs.drops()) attrs.position = reserve_attention_words(x);
-  if (!q.device().is_cpu()) return attention_on_device(std::move(x), dtype, attrs);
+  if (is_composed(x)) return composed_attention(std::move(x), dtype, attrs);
   const Tensor rows = swap_attention_heads(q);
   const Tensor keys = swap_attention_heads(k);
   const Tensor values = swap_attention_heads(v);

@@ -1,6 +1,6 @@
 // Scaled dot product attention.
 //
-// Vaswani et al., "Attention is all you need", NeurIPS 2017. CPUs compute it tile by tile, as in
+// Vaswani et al., "Attention is all you need", NeurIPS 2017. It is computed tile by tile, as in
 // Dao, "FlashAttention-2: faster attention with better parallelism and work partitioning", 2023.
 #pragma once
 
@@ -37,11 +37,11 @@ struct AttentionOptions {
 // finite all the same, since they are multiplied by 0. Throws ArgumentError for shapes that do not
 // fit.
 //
-// On CPUs the result is a view of a dense [b, t, h, dv], and nothing of size t * s is kept for the
+// The result is a view of a dense [b, t, h, dv], and nothing of size t * s is kept for the
 // gradient, but the gradient with respect to a floating mask, and second derivatives, take memory
-// of that size. On devices attention is composed of other operations: the result is dense, scores
-// and probabilities of size t * s are kept, and probabilities are rounded to the dtype of v for
-// their product with it.
+// of that size. So does attention on devices with more than 256 features or values in a head: it is
+// composed of other operations then, and its result is dense. Devices round probabilities, and in
+// the gradient those of scores, to the dtype of q for their products.
 Tensor attention(const Tensor& q, const Tensor& k, const Tensor& v,
                  const AttentionOptions& options = {});
 

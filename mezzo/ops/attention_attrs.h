@@ -36,6 +36,9 @@ struct AttentionGradInput {
 };
 
 struct AttentionSizes {
+  // The most features and values of a head that kernels of devices compute.
+  static constexpr std::int64_t kMostOnDevices = 256;
+
   std::int64_t batch = 0;
   std::int64_t queries = 0;    // t
   std::int64_t keys = 0;       // s
@@ -55,9 +58,9 @@ struct AttentionSizes {
         values(v[3]) {}
 
   // The number of heads of q that share a head of k and v.
-  std::int64_t group() const { return heads / key_heads; }
+  constexpr std::int64_t group() const { return heads / key_heads; }
   // Query i sees keys [0, visible(i)): the last query sees all of them.
-  std::int64_t visible(std::int64_t i, bool causal) const {
+  constexpr std::int64_t visible(std::int64_t i, bool causal) const {
     return causal ? i + 1 + keys - queries : keys;
   }
   // The number of scores that are not hidden by `causal`, of all queries of a head.
@@ -68,10 +71,10 @@ struct AttentionSizes {
   }
 
   // Random words: rows of probabilities begin at whole blocks of four.
-  std::int64_t pitch() const { return ceil_div(keys, std::int64_t{4}) * 4; }
+  constexpr std::int64_t pitch() const { return ceil_div(keys, std::int64_t{4}) * 4; }
   std::int64_t words() const { return batch * heads * queries * pitch(); }
   // The first word of row i of a head.
-  std::uint64_t word(std::int64_t sample, std::int64_t head, std::int64_t i) const {
+  constexpr std::uint64_t word(std::int64_t sample, std::int64_t head, std::int64_t i) const {
     return static_cast<std::uint64_t>(((sample * heads + head) * queries + i) * pitch());
   }
 };

@@ -1,5 +1,5 @@
 // Attention composed of other operations, which keep arrays of size t * s: for second derivatives,
-// gradients of masks, and devices without a kernel.
+// gradients of masks, and heads that are too large for the kernels of a device.
 #pragma once
 
 #include "mezzo/core/tensor.h"

@@ -73,6 +73,8 @@ void set_grads_by_ops(Backward& ctx, bool only_mask) {
   set(AttentionIn::kV, grads.v);
 }
 
+}  // namespace
+
 Sample attention_grad_sample(const AttentionCase& c) {
   const Shape result{c.batch, c.queries, c.heads, c.values};
   // Probabilities are about 1 / keys.
@@ -90,8 +92,6 @@ Sample attention_grad_sample(const AttentionCase& c) {
           .magnitude = (c.attrs.drops() ? 2.0 : 1.0) * std::max(1.0, sums),
           .lower_roundings = 4};
 }
-
-}  // namespace
 
 std::vector<SampleInput> AttentionCase::inputs() const {
   return {{{batch, queries, heads, features}},

@@ -43,5 +43,8 @@ struct AttentionCase {
   std::vector<SampleInput> inputs() const;
 };
 std::vector<AttentionCase> attention_cases();
+// A call as a sample of `attention`, and of `attention_grad`.
+Sample attention_sample(const AttentionCase& c);
+Sample attention_grad_sample(const AttentionCase& c);
 
 }  // namespace mezzo

@@ -51,6 +51,10 @@ inline unsigned __ballot_sync(unsigned mask, bool vote) {
   return mezzo::emulated_card::exchange_in_warp(mask, nullptr, 0, 0, nullptr, vote);
 }
 
+inline void __syncwarp(unsigned mask = 0xffffffffU) {
+  mezzo::emulated_card::exchange_in_warp(mask, nullptr, 0, 0, nullptr, false);
+}
+
 // Threads run one at a time, and none of them is interrupted within these.
 template <class T>
 T atomicAdd(T* to, std::type_identity_t<T> term) {

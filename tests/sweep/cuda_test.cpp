@@ -4,6 +4,7 @@
 
 #include "mezzo/core/device_backend.h"
 #include "mezzo/ops/argsort_attrs.h"
+#include "mezzo/ops/attention_grad.h"
 #include "mezzo/ops/axis_attrs.h"
 #include "mezzo/ops/batch_norm_attrs.h"
 #include "mezzo/ops/compare_attrs.h"
@@ -191,6 +192,22 @@ std::vector<Large> large_calls_of_sequences() {
           {"tril", {{{{9, 300, 35}}}, TriangularAttrs{.diagonal = -3}}}};
 }
 
+// Several tiles of queries and of keys, for each length of rows for which there are kernels.
+std::vector<Large> large_calls_of_attention() {
+  const AttentionAttrs causal{.causal = true, .scale = 0.25};
+  const AttentionAttrs drops{.scale = 0.25, .dropout = 0.25, .position = {11, 4}};
+  std::vector<Large> all;
+  for (const AttentionCase& c :
+       {AttentionCase{1, 150, 150, 2, 1, 64, 64, causal},
+        AttentionCase{2, 70, 131, 1, 1, 33, 48, drops, {2, 1, 70, 131}, true},
+        AttentionCase{1, 90, 100, 1, 1, 128, 96, causal, {1, 1, 90, 100}},
+        AttentionCase{1, 67, 70, 1, 1, 200, 256, drops}}) {
+    all.push_back({"attention", attention_sample(c)});
+    all.push_back({"attention_grad", attention_grad_sample(c)});
+  }
+  return all;
+}
+
 // Convolutions of few channels, with rows of several strips of pixels and more filters than a block
 // has; packed and not packed, with windows of up to 176 elements.
 std::vector<Large> large_convolutions() {
@@ -236,6 +253,7 @@ TEST(Cuda, AgreesOnShapesOfManyBlocks) {
   expect_agreement_of(large_calls());
   expect_agreement_of(large_calls_of_decoders());
   expect_agreement_of(large_calls_of_sequences());
+  expect_agreement_of(large_calls_of_attention());
   expect_agreement_of(large_convolutions());
 }
 
