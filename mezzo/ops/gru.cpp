@@ -274,7 +274,7 @@ RecurrentResult gru(const Tensor& gates, const RecurrentWeights& weights,
   const std::array<const Tensor*, 5> inputs{&gates, &weights.weight, &bias, &given.hidden,
                                             &given.lengths};
   const Attrs attrs = RecurrentAttrs{options.reverse};
-  if (StepByStep::is_on() || !gates.device().is_cpu()) {
+  if (StepByStep::is_on()) {
     check_recurrent(Infer("gru", inputs, attrs), kGruInputs);
     return gru_by_steps(gates, {weights.weight, bias}, given);
   }

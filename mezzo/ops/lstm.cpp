@@ -313,7 +313,7 @@ RecurrentResult lstm(const Tensor& gates, const RecurrentWeights& weights,
   const std::array<const Tensor*, 6> inputs{&gates,        &weights.weight, &bias,
                                             &given.hidden, &given.cell,     &given.lengths};
   const Attrs attrs = RecurrentAttrs{options.reverse};
-  if (StepByStep::is_on() || !gates.device().is_cpu()) {
+  if (StepByStep::is_on()) {
     check_recurrent(Infer("lstm", inputs, attrs), kLstmInputs);
     return lstm_by_steps(gates, {weights.weight, bias}, given);
   }

@@ -18,8 +18,9 @@ struct RecurrentWeights {
 
 struct RecurrentOptions {
   // [b], integers from 0 to t: the number of steps of each sequence; undefined: all have t. Results
-  // at later steps are 0, and the gates there are not read. On devices and in StepByStep lengths
-  // are not checked, and gates at later steps must be finite: gradients multiply them by 0.
+  // at later steps are 0, and the gates there are not read. In StepByStep lengths are not checked,
+  // and gates at later steps must be finite: gradients multiply them by 0. Devices report a wrong
+  // length to the next call that waits for them.
   Tensor lengths{};
   // The state before the first step, [b, h]; undefined: zeros.
   Tensor hidden{};
@@ -30,7 +31,7 @@ struct RecurrentOptions {
 
 struct RecurrentResult {
   // [b, t, h]: the state h after every step, in the dtype to which gates and weight are promoted,
-  // or a region casts them; on devices and in StepByStep in that of the gates.
+  // or a region casts them; in StepByStep in that of the gates.
   Tensor sequence;
   Tensor hidden;  // [b, h], f32 (f64 for f64 gates): h after the last step of each sequence
   Tensor cell;    // the same of c; undefined for gru()
@@ -45,10 +46,10 @@ struct RecurrentResult {
 //
 // gates: [b, t, 4h]. In 16 bits products are those of 16-bit numbers, h being rounded for them,
 // while sums, gates and c are f32. On CPUs the bits of a sequence depend neither on the other
-// sequences of the batch nor on the number of threads. On devices and in StepByStep elementary
-// operations compute each step: in 16 bits h W^T + bias is rounded before it is added, and the bits
-// of a sequence may depend on the size of the batch. Throws ArgumentError for shapes that do not
-// fit, and on CPUs for lengths outside [0, t].
+// sequences of the batch nor on the number of threads; on devices they may depend on the size of
+// the batch. In StepByStep elementary operations compute each step, and in 16 bits h W^T + bias is
+// rounded before it is added. Throws ArgumentError for shapes that do not fit, and for lengths
+// outside [0, t].
 RecurrentResult lstm(const Tensor& gates, const RecurrentWeights& weights,
                      const RecurrentOptions& options = {});
 
@@ -65,8 +66,8 @@ RecurrentResult lstm(const Tensor& gates, const RecurrentWeights& weights,
 RecurrentResult gru(const Tensor& gates, const RecurrentWeights& weights,
                     const RecurrentOptions& options = {});
 
-// While it exists, lstm() and gru() of this thread consist of elementary operations, step by step,
-// as they do on devices without kernels of their own: for exporters.
+// While it exists, lstm() and gru() of this thread consist of elementary operations, step by step:
+// for exporters.
 class StepByStep {
  public:
   StepByStep();

@@ -2,6 +2,8 @@
 #include "mezzo/kernels/cuda/bias.cuh"
 #include "mezzo/kernels/cuda/cublas_plan.h"
 #include "mezzo/kernels/cuda/map.cuh"
+#include "mezzo/kernels/cuda/products.h"
+#include "mezzo/ops/dispatcher/dispatch.h"
 #include "mezzo/ops/matmul_attrs.h"
 #include "mezzo/ops/tf32.h"
 
@@ -45,6 +47,26 @@ __global__ void tiled_kernel(Product p, const T* a, const T* b, const Bias* bias
     if (bias != nullptr) sum += widen(bias[column]);
     out[item * p.out_step + row * p.n + column] = narrow<Out>(sum);
   }
+}
+
+// Queues a product by tiled_kernel(). `bias`: [p.n], f32, or null.
+void start_tiled(const Launch& launch, const Product& p, const void* a, const void* b,
+                 const float* bias, void* out) {
+  const std::int64_t tiles = (p.m + kTile - 1) / kTile * ((p.n + kTile - 1) / kTile) * p.batch;
+  const int blocks = launch.blocks_for(tiles * kThreads);
+  visit_vector_dtype(p.dtype, [&]<class T>() {
+    const auto* left = static_cast<const T*>(a);
+    const auto* right = static_cast<const T*>(b);
+    const auto start = [&](auto* to) {
+      tiled_kernel<<<blocks, dim3(kTile, kTile), 0, launch.stream()>>>(p, left, right, bias, to);
+    };
+    if (p.result == DType::kF32) {
+      start(static_cast<float*>(out));
+    } else {
+      start(static_cast<T*>(out));
+    }
+  });
+  check_launch("tiled_kernel");
 }
 
 // The products of a call: one for each index of the leading dimensions that cannot be one strided
@@ -177,30 +199,32 @@ Support has_plan(const KernelArgs& args) {
 }
 
 void run_tiled(const KernelArgs& args) {
-  const Work work = work_of(args);
+  Work work = work_of(args);
   const Tensor& output = args.output();
   const Launch launch(output);
-  const Product& p = work.product;
-  const std::int64_t tiles = (p.m + kTile - 1) / kTile * ((p.n + kTile - 1) / kTile) * p.batch;
+  work.product.result = output.dtype();  // the kernel adds the bias before it rounds
   const Tensor bias = work.bias.defined() ? dense_f32(work.bias) : Tensor();
   work.for_each([&](std::int64_t to, std::int64_t a, std::int64_t b) {
-    visit_vector_dtype(p.dtype, [&]<class T>() {
-      visit_vector_dtype(output.dtype(), [&]<class Out>() {
-        if constexpr (std::is_same_v<T, Out> || std::is_same_v<Out, float>) {
-          tiled_kernel<<<launch.blocks_for(tiles * kThreads), dim3(kTile, kTile), 0,
-                         launch.stream()>>>(p, in<T>(work.a) + a, in<T>(work.b) + b,
-                                            in_or_null<float>(bias), out<Out>(output) + to);
-        }
-      });
-    });
-    check_launch("tiled_kernel");
+    start_tiled(launch, work.product, at(work.a, a), at(work.b, b), in_or_null<float>(bias),
+                at(output, to));
   });
+  output.bump_version();
 }
 
 constexpr KernelList kProducts{
     {{{"cuda_cublaslt", has_plan, run_cublas}, {"cuda_tiled", float_dtypes_only, run_tiled}}}};
 
 }  // namespace
+
+void run_product(const Launch& launch, const Product& p, const void* a, const void* b, void* out) {
+  const CublasPlan* plan =
+      is_kernel_disabled("cuda_cublaslt") ? nullptr : find_plan(launch.context(), p);
+  if (plan != nullptr) {
+    run_plan(launch.context(), *plan, a, b, nullptr, out);
+  } else {
+    start_tiled(launch, p, a, b, nullptr, out);
+  }
+}
 
 extern const KernelList matmul = kProducts;
 extern const KernelList linear = kProducts;

@@ -57,6 +57,10 @@ void throw_reported(Device device) {
          " classes, found on ", device,
          " after the call. Labels count from 0; those that do not count are ignore_index");
   }
+  if (static_cast<Fault>(found.fault) == Fault::kLength) {
+    fail("recurrent", "length ", found.value, " of sequence ", found.at, " is outside [0, ",
+         found.bound - 1, "], found on ", device, " after the call. Give the number of its steps");
+  }
   fail("indexing", "index ", found.at, " is ", found.value, ", out of range for ", found.bound,
        " rows, found on ", device, " after the call. Indices count from 0");
 }

@@ -11,7 +11,7 @@
 
 namespace mezzo::kernels::cuda {
 
-enum class Fault : int { kNone, kLabel, kIndex };
+enum class Fault : int { kNone, kLabel, kIndex, kLength };
 
 struct Report {
   int claimed = 0;  // set by the first kernel that finds something
