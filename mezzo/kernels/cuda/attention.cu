@@ -80,54 +80,12 @@ __device__ void store_results(const AttentionCall& call, const ForwardOperands<T
 
 template <class T, int kSize>
 __global__ void __launch_bounds__(kTileThreads, kTileBlocks<kSize>)
-<<<<<<< HEAD
-    forward_kernel(AttentionCall call, ForwardOperands<T> at, std::int64_t units) {
-=======
     forward_kernel(AttentionCall call, ForwardOperands<T> at) {
->>>>>>> 4709773e3d45d0c83e7b40f5a89c554001af476f
   constexpr int kColumns = kTileColumns<T, kSize>;
   __shared__ StagedRows<T, kSize, kColumns> keys[2];
   __shared__ StagedRows<T, kSize, kColumns> values[2];
   const AttentionSizes& sizes = call.sizes;
   const int queries = static_cast<int>(sizes.queries);
-<<<<<<< HEAD
-  for (std::int64_t unit = blockIdx.x; unit < units; unit += gridDim.x) {
-    const auto place = HeadTile::at<true>(unit, sizes.queries, sizes.heads);
-    const HeadScores head(call, place.sample, place.head);
-    const T* k = at.k.of(place.sample, place.head / sizes.group());
-    const T* v = at.v.of(place.sample, place.head / sizes.group());
-    const int query = place.first + warp_row();  // the warp's first one
-    const int seen = head.visible(min(place.first + kTileRows, queries) - 1);
-    const int seen_by_warp =
-        query < queries ? head.visible(min(query + kWarpRows, queries) - 1) : 0;
-    const LeftOperand<T, kSize, true> left(
-        WarpRows<T>(at.q, at.q.of(place.sample, place.head), query, queries));
-    Statistics so_far;
-    SumFragment sums[kSize / 8];
-    clear(sums);
-    const auto stage = [&](int n, int buffer) {
-      keys[buffer].stage(at.k, k, n * kColumns, seen);
-      values[buffer].stage(at.v, v, n * kColumns, seen);
-    };
-    const auto add_tile = [&](int n, int buffer) {
-      const int key = n * kColumns;
-      if (key >= seen_by_warp) return;
-      SumFragment numbers[kColumns / 8];
-      left.multiply(keys[buffer], numbers);
-      const int row = query + lane_row();
-      const int column = key + lane_column();
-      to_scores<false>(head, head.sees_all(query, key + kColumns), row, column, numbers);
-      to_probabilities(so_far, numbers, sums);
-      // The sums that probabilities are divided by are of those before dropout.
-      if (call.drops) {
-        clear_dropped(dropped_in<false, kColumns / 8>(head, row, column), numbers);
-      }
-      add_rows(numbers, values[buffer], 0, at.v.size, sums);
-    };
-    for_tiles((seen + kColumns - 1) / kColumns, stage, add_tile);
-    store_results(call, at, place, so_far, sums);
-  }
-=======
   const auto place = HeadTile::at<true>(blockIdx.x, sizes.queries, sizes.heads);
   const HeadScores head(call, place.sample, place.head);
   const T* k = at.k.of(place.sample, place.head / sizes.group());
@@ -161,7 +119,6 @@ __global__ void __launch_bounds__(kTileThreads, kTileBlocks<kSize>)
   };
   for_tiles((seen + kColumns - 1) / kColumns, stage, add_tile);
   store_results(call, at, place, so_far, sums);
->>>>>>> 4709773e3d45d0c83e7b40f5a89c554001af476f
 }
 
 void run(const KernelArgs& args) {
@@ -179,11 +136,7 @@ void run(const KernelArgs& args) {
                                 out<T>(args.output(0)), out<float>(args.output(1))};
     visit_row_size(call.largest_row(), [&]<int kSize>() {
       forward_kernel<T, kSize>
-<<<<<<< HEAD
-          <<<blocks_of(units), kTileThreads, 0, launch.stream()>>>(call, at, units);
-=======
           <<<static_cast<unsigned>(units), kTileThreads, 0, launch.stream()>>>(call, at);
->>>>>>> 4709773e3d45d0c83e7b40f5a89c554001af476f
     });
   });
   check_launch("forward_kernel");

@@ -165,16 +165,10 @@ inline Support supports_attention(const KernelArgs& args, std::size_t first) {
     return Support::no("heads of more than 256 features do not fit in a thread block's memory");
   }
   constexpr std::int64_t kMost = 1 << 30;
-<<<<<<< HEAD
-  return std::max(sizes.queries, sizes.keys) < kMost
-             ? Support::yes()
-             : Support::no("queries and keys are counted in 32 bits");
-=======
   const std::int64_t rows = std::max(sizes.queries, sizes.keys);
   return rows < kMost && ceil_div(rows, std::int64_t{64}) * sizes.heads * sizes.batch < kMost
              ? Support::yes()
              : Support::no("queries, keys and thread blocks are counted in 32 bits");
->>>>>>> 4709773e3d45d0c83e7b40f5a89c554001af476f
 }
 
 // Calls use.operator()<kSize>() with the least number of elements for which there is a kernel.

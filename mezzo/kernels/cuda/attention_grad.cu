@@ -82,67 +82,13 @@ __device__ void to_score_grads(float kept, const QueryFacts<kCount>& facts, cons
 // The rows of 64 queries.
 template <class T, int kSize>
 __global__ void __launch_bounds__(kTileThreads, kTileBlocks<kSize>)
-<<<<<<< HEAD
-    query_grad_kernel(AttentionCall call, GradOperands<T> at, std::int64_t units) {
-=======
     query_grad_kernel(AttentionCall call, GradOperands<T> at) {
->>>>>>> 4709773e3d45d0c83e7b40f5a89c554001af476f
   constexpr int kColumns = kGradColumns<T, kSize>;
   constexpr bool kKeeps = kSize <= 128;  // more would not fit into registers
   __shared__ StagedRows<T, kSize, kColumns> keys[2];
   __shared__ StagedRows<T, kSize, kColumns> values[2];
   const AttentionSizes& sizes = call.sizes;
   const int queries = static_cast<int>(sizes.queries);
-<<<<<<< HEAD
-  for (std::int64_t unit = blockIdx.x; unit < units; unit += gridDim.x) {
-    const auto place = HeadTile::at<true>(unit, sizes.queries, sizes.heads);
-    const HeadScores head(call, place.sample, place.head);
-    const T* k = at.k.of(place.sample, place.head / sizes.group());
-    const T* v = at.v.of(place.sample, place.head / sizes.group());
-    const int query = place.first + warp_row();  // the warp's first one
-    const int seen = head.visible(min(place.first + kTileRows, queries) - 1);
-    const int seen_by_warp =
-        query < queries ? head.visible(min(query + kWarpRows, queries) - 1) : 0;
-    const LeftOperand<T, kSize, kKeeps> left_q(
-        WarpRows<T>(at.q, at.q.of(place.sample, place.head), query, queries));
-    const LeftOperand<T, kSize, kKeeps> left_grad(
-        WarpRows<T>(at.grad, at.grad.of(place.sample, place.head), query, queries));
-    const std::int64_t first_fact = (place.sample * sizes.heads + place.head) * sizes.queries;
-    QueryFacts<2> facts;
-#pragma unroll
-    for (int down = 0; down < 2; ++down) {
-      facts.set(down, at, first_fact, query + lane_row() + down * 8, queries);
-    }
-    SumFragment sums[kSize / 8];
-    clear(sums);
-    const auto stage = [&](int n, int buffer) {
-      keys[buffer].stage(at.k, k, n * kColumns, seen);
-      values[buffer].stage(at.v, v, n * kColumns, seen);
-    };
-    const auto add_tile = [&](int n, int buffer) {
-      const int key = n * kColumns;
-      if (key >= seen_by_warp) return;
-      const int row = query + lane_row();
-      const int column = key + lane_column();
-      SumFragment numbers[kColumns / 8];
-      SumFragment grads[kColumns / 8];
-      left_q.multiply(keys[buffer], numbers);
-      left_grad.multiply(values[buffer], grads);
-      if (call.drops) clear_dropped(dropped_in<false, kColumns / 8>(head, row, column), grads);
-      to_scores<false>(head, head.sees_all(query, key + kColumns), row, column, numbers);
-      to_score_grads(
-          call.kept, facts, [](int, int i) { return i / 2; }, numbers, grads);
-      add_rows(grads, keys[buffer], 0, at.q.size, sums);
-    };
-    for_tiles((seen + kColumns - 1) / kColumns, stage, add_tile);
-#pragma unroll
-    for (int down = 0; down < 2; ++down) {
-      const std::int64_t row = query + lane_row() + down * 8;
-      if (row >= queries) continue;
-      T* to = at.grad_q + ((place.sample * queries + row) * sizes.heads + place.head) * at.q.size;
-      store_sums(sums, down, call.scale, to, 0, at.q.size);
-    }
-=======
   const auto place = HeadTile::at<true>(blockIdx.x, sizes.queries, sizes.heads);
   const HeadScores head(call, place.sample, place.head);
   const T* k = at.k.of(place.sample, place.head / sizes.group());
@@ -188,7 +134,6 @@ __global__ void __launch_bounds__(kTileThreads, kTileBlocks<kSize>)
     if (row >= queries) continue;
     T* to = at.grad_q + ((place.sample * queries + row) * sizes.heads + place.head) * at.q.size;
     store_sums(sums, down, call.scale, to, 0, at.q.size);
->>>>>>> 4709773e3d45d0c83e7b40f5a89c554001af476f
   }
 }
 
@@ -222,11 +167,7 @@ __device__ void store_key_grads(const HeadTile& place, const AttentionSizes& siz
 // the sums of two results, a third block on a multiprocessor would not fit into registers.
 template <class T, int kSize>
 __global__ void __launch_bounds__(kTileThreads, 2)
-<<<<<<< HEAD
-    key_grad_kernel(AttentionCall call, GradOperands<T> at, std::int64_t units) {
-=======
     key_grad_kernel(AttentionCall call, GradOperands<T> at) {
->>>>>>> 4709773e3d45d0c83e7b40f5a89c554001af476f
   constexpr int kColumns = kGradColumns<T, kSize>;
   constexpr bool kKeeps = kSize <= 64;  // more would not fit into registers
   __shared__ StagedRows<T, kSize, kColumns> rows_of_q[2];
@@ -234,60 +175,6 @@ __global__ void __launch_bounds__(kTileThreads, 2)
   const AttentionSizes& sizes = call.sizes;
   const int queries = static_cast<int>(sizes.queries);
   const int keys = static_cast<int>(sizes.keys);
-<<<<<<< HEAD
-  for (std::int64_t unit = blockIdx.x; unit < units; unit += gridDim.x) {
-    const auto place = HeadTile::at<false>(unit, sizes.keys, sizes.key_heads);
-    const int part = blockIdx.y * kKeyGradPart<kSize>;
-    const int key = place.first + warp_row();  // the warp's first one
-    const LeftOperand<T, kSize, kKeeps> left_k(
-        WarpRows<T>(at.k, at.k.of(place.sample, place.head), key, keys));
-    const LeftOperand<T, kSize, kKeeps> left_v(
-        WarpRows<T>(at.v, at.v.of(place.sample, place.head), key, keys));
-    SumFragment sums_k[kKeyGradPart<kSize> / 8];
-    SumFragment sums_v[kKeyGradPart<kSize> / 8];
-    clear(sums_k);
-    clear(sums_v);
-    SeeingQueries seeing{0, (queries + kColumns - 1) / kColumns, place.head * sizes.group()};
-    seeing.first_tile =
-        HeadScores(call, place.sample, place.head).first_seeing(place.first) / kColumns;
-    seeing.tiles -= seeing.first_tile;
-    const auto stage = [&](int n, int buffer) {
-      const int first = seeing.tile(n) * kColumns;
-      rows_of_q[buffer].stage(at.q, at.q.of(place.sample, seeing.head(n)), first, queries);
-      rows_of_grad[buffer].stage(at.grad, at.grad.of(place.sample, seeing.head(n)), first, queries);
-    };
-    const auto add_tile = [&](int n, int buffer) {
-      const HeadScores head(call, place.sample, seeing.head(n));
-      const int query = seeing.tile(n) * kColumns;
-      if (key >= keys || head.first_seeing(key) >= query + kColumns) return;
-      const int row = key + lane_row();
-      const int column = query + lane_column();
-      QueryFacts<kColumns / 4> facts;
-      const std::int64_t first_fact = (place.sample * sizes.heads + seeing.head(n)) * queries;
-#pragma unroll
-      for (int i = 0; i < kColumns / 4; ++i) {
-        facts.set(i, at, first_fact, column + i / 2 * 8 + i % 2, queries);
-      }
-      SumFragment numbers[kColumns / 8];
-      SumFragment grads[kColumns / 8];
-      left_k.multiply(rows_of_q[buffer], numbers);
-      left_v.multiply(rows_of_grad[buffer], grads);
-      const std::uint32_t dropped =
-          call.drops ? dropped_in<true, kColumns / 8>(head, row, column) : 0;
-      clear_dropped(dropped, grads);
-      const bool shows_all = head.sees_all(query, key + kWarpRows) && query + kColumns <= queries;
-      to_scores<true>(head, shows_all, row, column, numbers);
-      to_score_grads(
-          call.kept, facts, [](int p, int i) { return p * 2 + i % 2; }, numbers, grads);
-      clear_dropped(dropped, numbers);
-      add_rows(numbers, rows_of_grad[buffer], part, at.v.size, sums_v);
-      add_rows(grads, rows_of_q[buffer], part, at.q.size, sums_k);
-    };
-    for_tiles(seeing.tiles * static_cast<int>(sizes.group()), stage, add_tile);
-    store_key_grads(place, sizes, call.kept, sums_v, at.grad_v, part, at.v.size);
-    store_key_grads(place, sizes, call.scale, sums_k, at.grad_k, part, at.q.size);
-  }
-=======
   const auto place = HeadTile::at<false>(blockIdx.x, sizes.keys, sizes.key_heads);
   const int part = blockIdx.y * kKeyGradPart<kSize>;
   const int key = place.first + warp_row();  // the warp's first one
@@ -338,7 +225,6 @@ __global__ void __launch_bounds__(kTileThreads, 2)
   for_tiles(seeing.tiles * static_cast<int>(sizes.group()), stage, add_tile);
   store_key_grads(place, sizes, call.kept, sums_v, at.grad_v, part, at.v.size);
   store_key_grads(place, sizes, call.scale, sums_k, at.grad_k, part, at.q.size);
->>>>>>> 4709773e3d45d0c83e7b40f5a89c554001af476f
 }
 
 template <class T, int kSize>
@@ -346,22 +232,13 @@ void start_kernels(const Launch& launch, const AttentionCall& call, const GradOp
   const AttentionSizes& sizes = call.sizes;
   if (const std::int64_t units = sizes.batch * sizes.heads * tiles_of(sizes.queries); units != 0) {
     query_grad_kernel<T, kSize>
-<<<<<<< HEAD
-        <<<blocks_of(units), kTileThreads, 0, launch.stream()>>>(call, at, units);
-=======
         <<<static_cast<unsigned>(units), kTileThreads, 0, launch.stream()>>>(call, at);
->>>>>>> 4709773e3d45d0c83e7b40f5a89c554001af476f
     check_launch("query_grad_kernel");
   }
   if (const std::int64_t units = sizes.batch * sizes.key_heads * tiles_of(sizes.keys); units != 0) {
     const auto parts = ceil_div(call.largest_row(), kKeyGradPart<kSize>);
-<<<<<<< HEAD
-    const dim3 grid(blocks_of(units), static_cast<unsigned>(parts));
-    key_grad_kernel<T, kSize><<<grid, kTileThreads, 0, launch.stream()>>>(call, at, units);
-=======
     const dim3 grid(static_cast<unsigned>(units), static_cast<unsigned>(parts));
     key_grad_kernel<T, kSize><<<grid, kTileThreads, 0, launch.stream()>>>(call, at);
->>>>>>> 4709773e3d45d0c83e7b40f5a89c554001af476f
     check_launch("key_grad_kernel");
   }
 }

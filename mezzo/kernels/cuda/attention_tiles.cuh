@@ -46,14 +46,6 @@ struct HeadTile {
   std::int64_t sample, head;
   int first;
 
-<<<<<<< HEAD
-  // Tile `unit` of all heads. kLastFirst: a head's last rows come first, as they take the longest.
-  template <bool kLastFirst>
-  __device__ static HeadTile at(std::int64_t unit, std::int64_t rows, std::int64_t heads) {
-    const std::int64_t tiles = (rows + kTileRows - 1) / kTileRows;
-    const std::int64_t tile = unit % tiles;
-    return {unit / tiles / heads, unit / tiles % heads,
-=======
   // Tile `number` of all heads. kLastFirst: a head's last rows come first, as they take the
   // longest.
   template <bool kLastFirst>
@@ -61,19 +53,11 @@ struct HeadTile {
     const std::int64_t tiles = (rows + kTileRows - 1) / kTileRows;
     const std::int64_t tile = number % tiles;
     return {number / tiles / heads, number / tiles % heads,
->>>>>>> 4709773e3d45d0c83e7b40f5a89c554001af476f
             static_cast<int>((kLastFirst ? tiles - 1 - tile : tile) * kTileRows)};
   }
 };
 
 inline std::int64_t tiles_of(std::int64_t rows) { return ceil_div(rows, kTileRows); }
-<<<<<<< HEAD
-// Thread blocks for so many units of work, in a loop over the whole grid.
-inline unsigned blocks_of(std::int64_t units) {
-  return static_cast<unsigned>(std::min<std::int64_t>(units, 1 << 30));
-}
-=======
->>>>>>> 4709773e3d45d0c83e7b40f5a89c554001af476f
 
 // A buffer for rows of a head, kColumns at a time.
 template <class T, int kSize, int kColumns>
@@ -126,10 +110,6 @@ __device__ void for_tiles(int count, const Stage& stage, const Use& use) {
     end_of_copies();
     use(n, n % 2);
   }
-<<<<<<< HEAD
-  __syncthreads();  // the buffers may be used for something else
-=======
->>>>>>> 4709773e3d45d0c83e7b40f5a89c554001af476f
 }
 
 // Stores a lane's sums of its upper or lower row, times `factor`, to elements of `row` from `first`
