@@ -24,7 +24,7 @@ void add_checkpoint_options(CLI::App& command, SharedOptions& options) {
       command.add_option("--checkpoint-dir", checkpoints.folder, "Folder for checkpoints")));
   add(command.add_option("--checkpoint-every", checkpoints.every, "Steps between (each epoch)"));
   add(command.add_option("--keep", checkpoints.keep, "Keep the N newest; 0: all"));
-  add(command.add_flag("--keep-best", checkpoints.keep_best, "Keep the best on the test set"));
+  add(command.add_flag("--keep-best", checkpoints.keep_best, "Keep the best one, too"));
   add(command.add_flag("--resume", checkpoints.resume, "Continue from the newest"));
 }
 
