@@ -87,8 +87,8 @@ TEST_F(Command, TokenizeWritesU32WhereTheVocabularyIsLarge) {
   const std::string bytes = read_text("b/train.bin");
   std::int32_t numbers[3] = {};
   std::memcpy(numbers, bytes.data(), sizeof(numbers));
-  EXPECT_THAT(numbers, testing::ElementsAre(20240801, 7, 2));
-  ASSERT_EQ(bytes.size(), 1024U + 8);
+  EXPECT_THAT(numbers, testing::ElementsAre(20240801, 7, 3));
+  ASSERT_EQ(bytes.size(), 1024U + 12);
   std::memcpy(numbers, bytes.data() + 1024, 4);
   EXPECT_EQ(numbers[0], 65536);
 }
