@@ -45,10 +45,10 @@ std::vector<std::int32_t> tokens_of(const std::string& bytes) {
 TEST_F(Command, TokenizeMakesATokenizerAndWritesTwoFiles) {
   write_text(path("text"), lines_of_text());
   const Outcome outcome =
-      run("tokenize --train 300 --input " + path("text") + " --out " + path("new/set"));
+      run("tokenize --train 280 --input " + path("text") + " --out " + path("new/set"));
   ASSERT_EQ(outcome.status, 0) << outcome.errors;
   EXPECT_THAT(outcome.output, AllOf(HasSubstr("new/set/train.bin: "), HasSubstr("val.bin: "),
-                                    HasSubstr("tokenizer.json: a vocabulary of 300, in 16 bits")));
+                                    HasSubstr("tokenizer.json: a vocabulary of 280, in 16 bits")));
   const auto tokenizer = text::read_tokenizer(path("new/set/tokenizer.json"));
   const std::string train = tokenizer->decode(tokens_of(read_text("new/set/train.bin")));
   const std::string test = tokenizer->decode(tokens_of(read_text("new/set/val.bin")));
