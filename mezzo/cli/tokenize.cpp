@@ -69,8 +69,8 @@ std::size_t begin_of_test(const io::MappedFile& input, std::string_view text) {
     return i < text.size() && (static_cast<unsigned char>(text[i]) & 0xc0U) == 0x80U;
   };
   std::size_t begin = text.size() - text.size() / 10;
-  const std::size_t line = text.find('\n', begin);
-  if (line != std::string_view::npos && line + 1 < text.size()) begin = line + 1;
+  const std::size_t line_end = begin > 0 ? text.find('\n', begin - 1) : std::string_view::npos;
+  if (line_end != std::string_view::npos && line_end + 1 < text.size()) begin = line_end + 1;
   while (is_within(begin)) ++begin;
   if (begin == 0 || begin >= text.size()) {
     fail<FileError>("--input", input.path(), ": ", text.size(),

@@ -15,8 +15,8 @@
 namespace mezzo::text {
 namespace {
 
-// Steps that one search may take, a hundredth of a second or so of PCRE2's interpreter: a sound
-// expression takes a few, and one that doubles its steps with each character must end.
+// Steps that one search may take: a sound expression takes a few, and one that doubles its steps
+// with each character must end.
 constexpr std::uint32_t kMostSteps = 1'000'000;
 // A repeated group remembers each repetition on this stack.
 constexpr std::size_t kFirstStack = std::size_t{32} << 10U;

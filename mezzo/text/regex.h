@@ -7,10 +7,12 @@
 #include <string_view>
 
 // PCRE2's own types, whose header is read by regex.cpp alone.
+// NOLINTBEGIN(readability-identifier-naming)
 struct pcre2_real_code_8;
 struct pcre2_real_match_data_8;
 struct pcre2_real_match_context_8;
 struct pcre2_real_jit_stack_8;
+// NOLINTEND(readability-identifier-naming)
 
 namespace mezzo::text {
 

@@ -123,7 +123,7 @@ def files(folder):
     common.mezzo("tokenize", "--train", 1000, "--input", folder / "text", "--out", folder / "out")
     tokenizer = tokenizers.Tokenizer.from_file(str(folder / "out" / "tokenizer.json"))
     data = (folder / "text").read_bytes()
-    place = data.index(b"\n", len(data) - len(data) // 10) + 1
+    place = data.index(b"\n", len(data) - len(data) // 10 - 1) + 1
     for name, part in (("train.bin", data[:place]), ("val.bin", data[place:])):
         written = (folder / "out" / name).read_bytes()
         count = struct.unpack_from("<3i", written)
