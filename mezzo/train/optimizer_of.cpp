@@ -1,8 +1,7 @@
 #include "mezzo/train/optimizer_of.h"
 
-#include <algorithm>
-#include <iterator>
 #include <unordered_map>
+#include <utility>
 
 #include "mezzo/nn/freeze.h"
 #include "mezzo/optim/decay_groups.h"
@@ -65,10 +64,12 @@ std::unique_ptr<optim::Optimizer> make_of_row(const Row& /*row*/, const Groups& 
     Options options = options_from<Options>(said);
     if (i > 0) options.lr = said.lr_of[i - 1].lr;
     // The first group holds the rate of the run even if it is empty.
-    if (said.decay_matrices && !params[i].empty()) {
-      std::ranges::copy(optim::decay_groups(params[i], options), std::back_inserter(groups));
-    } else {
-      groups.push_back({params[i], options});
+    if (!said.decay_matrices || params[i].empty()) {
+      groups.push_back({params[i], std::move(options)});
+      continue;
+    }
+    for (optim::Group<Options>& part : optim::decay_groups(params[i], options)) {
+      groups.push_back(std::move(part));
     }
   }
   return std::make_unique<typename Row::Optimizer>(groups);
