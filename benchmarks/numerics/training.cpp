@@ -69,7 +69,10 @@ void train(nn::Module& net, const data::Dataset& images, const Recipe& recipe,
 }
 
 double percent_right(nn::Module& net, const train::DataPair& data, const amp::Policy& policy) {
-  return 100 * train::evaluate(net, *data.test, {.batch_size = 500, .policy = policy}).accuracy;
+  train::EvaluateOptions options;  // not a temporary, whose members gcc 12 takes for unset
+  options.batch_size = 500;
+  options.policy = policy;
+  return 100 * train::evaluate(net, *data.test, options).accuracy;
 }
 
 double trained_cnn(const train::DataPair& data, const Recipe& recipe) {
