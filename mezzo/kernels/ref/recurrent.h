@@ -44,7 +44,7 @@ struct RecurrentWalk {
   }
   template <class Visit>
   void backwards(std::int64_t n, const Visit& visit) const {
-    for (std::int64_t k = lengths[static_cast<std::size_t>(n)]; k-- > 0;) step(n, k, visit);
+    for (std::int64_t k = lengths[static_cast<std::size_t>(n)] - 1; k >= 0; --k) step(n, k, visit);
   }
 
  private:
