@@ -75,6 +75,16 @@ std::unique_ptr<optim::Optimizer> make_of_row(const Row& /*row*/, const Groups& 
   return std::make_unique<typename Row::Optimizer>(groups);
 }
 
+// The rate of each group of the optimizer, as a part of the run's.
+std::vector<double> factors_of(const Groups& groups, const OptimizerOptions& options) {
+  std::vector<double> factors;
+  for (std::size_t i = 0; i < groups.size(); ++i) {
+    const double factor = i == 0 ? 1 : options.lr_of[i - 1].lr / options.lr;
+    factors.insert(factors.end(), parts_of(groups[i], options), factor);
+  }
+  return factors;
+}
+
 std::unique_ptr<optim::Optimizer> make_of_kind(const Groups& groups, const OptimizerOptions& said) {
   std::unique_ptr<optim::Optimizer> made;
   const auto make_if_meant = [&](const auto& row) {
@@ -92,12 +102,7 @@ void GroupedOptimizer::set_rate(double lr) const {
 
 GroupedOptimizer make_optimizer(nn::Module& net, const OptimizerOptions& options) {
   const Groups groups = groups_of(net, options.lr_of);
-  GroupedOptimizer made{make_of_kind(groups, options), {}};
-  for (std::size_t i = 0; i < groups.size(); ++i) {
-    const double factor = i == 0 ? 1 : options.lr_of[i - 1].lr / options.lr;
-    made.factors.insert(made.factors.end(), parts_of(groups[i], options), factor);
-  }
-  return made;
+  return {make_of_kind(groups, options), factors_of(groups, options)};
 }
 
 std::string describe(const OptimizerOptions& options) {
