@@ -12,7 +12,7 @@
 
 namespace mezzo::text {
 
-// Writes the numbers of tokens behind llm.c's header of 256 i32. The first three are, where all
+// Writes the numbers of tokens after llm.c's header of 256 i32. The first three are, where all
 // numbers of the vocabulary fit into 16 bits, 20240520, 1 and how many tokens follow, which are u16
 // then; otherwise 20240801, 7 and the same, and u32 follow. All is little-endian.
 //
