@@ -310,6 +310,12 @@ void GradScaler::discard() {
   end_iteration();
 }
 
+void GradScaler::begin_again(double scale) {
+  check_arg(!used_.has_value(), "grad_scaler",
+            "an iteration has begun already. End it by update() or discard()");
+  used_ = scale;
+}
+
 std::optional<std::size_t> GradScaler::unscale(std::span<const Tensor> tensors) {
   if (!enabled_) return std::nullopt;
   check_not_unscaled(tensors);

@@ -107,6 +107,8 @@ class GradScaler {
   void update(double new_scale);
   // Ends the iteration without any effect, for gradients that will not be used.
   void discard();
+  // Begins an iteration that will be discarded, at the scale of an earlier one.
+  void begin_again(double scale);
 
   // MegEngine's names ----------------------------------------------------------------------------
   // Divides the gradients of the tensors themselves and checks them. If one is not finite, all of

@@ -10,6 +10,7 @@
 #include "mezzo/amp/autocast.h"
 #include "mezzo/amp/gradient_statistics.h"
 #include "mezzo/amp/module_precision.h"
+#include "mezzo/amp/observed_calls.h"
 #include "mezzo/core/device_backend.h"
 #include "mezzo/core/log.h"
 #include "mezzo/core/random.h"
@@ -129,17 +130,25 @@ TrainStepResult TrainStep::operator()(const Batch& batch) {
     scaler_.set_statistics(options_.statistics);  // another scaler may have replaced it
     options_.statistics->begin_step(result_.scale);
   }
+  const RandomPosition start = default_generator().position();
+  std::vector<StepObserver*> observers = options_.observers;
+  std::erase_if(observers, [&](StepObserver* observer) {
+    return !observer->begin_step(result_.scale);
+  });
   buffers_.begin();
   phase_ = StepPhase::kForward;
   phase_begin_ = std::chrono::steady_clock::now();
   try {
+    ObservedCalls observed(std::move(observers));
     execute(batch);
+    observed.end();
   } catch (...) {
     buffers_.restore();
     drop_gradients();
     scaler_.discard();
     throw;
   }
+  if (result_.skipped) replay(batch, start);
   result_.next_scale = scaler_.get_scale();
   return std::move(result_);
 }

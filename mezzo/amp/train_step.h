@@ -18,7 +18,9 @@
 #include "mezzo/amp/policy.h"
 #include "mezzo/amp/step_buffers.h"
 #include "mezzo/amp/step_execution.h"
+#include "mezzo/amp/step_observer.h"
 #include "mezzo/amp/update_on_device.h"
+#include "mezzo/core/random.h"
 #include "mezzo/distributed/process_group.h"
 #include "mezzo/nn/module.h"
 #include "mezzo/optim/optimizer.h"
@@ -48,12 +50,18 @@ struct TrainStepOptions {
   // Gradients are clipped to this norm after they were unscaled.
   std::optional<double> max_grad_norm{};
   NonfiniteLoss nonfinite_loss = NonfiniteLoss::kSkip;
+  // A gradient that is not finite skips its step even without loss scaling, which checks gradients
+  // anyway. Otherwise it would spoil the weights, and where it came from could not be found out.
+  bool check_gradients = false;
   // A skipped step restores the buffers of the network (running statistics of batch norm). If
   // false, they keep the values from the forward pass of a skipped step, except in channels where
   // these would not be finite.
   bool restore_buffers = true;
   // Notified of every step and shown its gradients; must outlive the step.
   GradientStatistics* statistics = nullptr;
+  // Told of the calls of those steps that they want to observe; must outlive the step. Processes
+  // that train together need the same observers.
+  std::vector<StepObserver*> observers{};
   // Processes that train together, on CPUs, each on its own batches. Losses and gradients are those
   // of all their batches together. So all processes skip the same steps and make the same updates,
   // bit for bit, starting from the weights and the optimizer's state of process 0. Batch norm
@@ -152,6 +160,7 @@ class TrainStep {
   // work, and reports through result_.
   void run(const Batch& batch);
   void execute(const Batch& batch);
+  void replay(const Batch& batch, RandomPosition start);
   StepMode mode(const Batch& batch) const;
   // These return false if a loss is not finite and the step is skipped.
   bool accumulate(const Batch& part, const LossParts::Whole& whole, double share);
@@ -172,6 +181,7 @@ class TrainStep {
   bool finish_update(UpdateOnDevice& update, std::span<const double> weights);
   void update();
   void clip();
+  void check_unscaled();
   void take_result(const StepResult& step);
   void end_update();
   void count_skip();
@@ -183,6 +193,10 @@ class TrainStep {
   }
   bool skips_nonfinite_loss() const {
     return options_.nonfinite_loss == NonfiniteLoss::kSkip && may_skip();
+  }
+  // Whether gradients are checked without loss scaling: where they are clipped, that costs nothing.
+  bool checks_unscaled() const {
+    return options_.check_gradients || options_.max_grad_norm.has_value();
   }
   bool may_skip() const { return !scaler_.is_enabled() || scaler_.checks_gradients(); }
   std::string name_of_parameter(std::size_t i) const;

@@ -67,7 +67,7 @@ bool TrainStep::updates_by_leaf() const {
   const GradientStatistics* statistics = scaler_.statistics();
   const bool shows_gradients = statistics != nullptr && statistics->is_due();
   return captures_by_leaf() && losses_.tensors.empty() && !shows_gradients &&
-         !scaler_.checks_gradients() && !options_.max_grad_norm.has_value() &&
+         !scaler_.checks_gradients() && !checks_unscaled() &&
          options_.processes == nullptr && optim::StepInParts::fits(optimizer_);
 }
 
@@ -97,9 +97,8 @@ void TrainStep::note_update_by_leaf() {
 // Losses that were not read yet are read after the update.
 void TrainStep::queue_update() {
   const Losses losses = std::exchange(losses_, {});
-  // Without loss scaling, gradients are checked if their norm is computed anyway.
   const bool checks_gradients =
-      scaler_.is_enabled() ? scaler_.checks_gradients() : options_.max_grad_norm.has_value();
+      scaler_.is_enabled() ? scaler_.checks_gradients() : checks_unscaled();
   const UpdateOnDevice::Checks checks{.gradients = checks_gradients,
                                       .losses = skips_nonfinite_loss()};
   if (update_ == nullptr || update_params_ != optimizer_.params().size() ||
@@ -140,6 +139,7 @@ bool TrainStep::finish_update(UpdateOnDevice& update, std::span<const double> we
 
 void TrainStep::update() {
   clip();
+  check_unscaled();
   if (!result_.skipped) take_result(scaler_.step(optimizer_));
   end_update();
 }
@@ -166,10 +166,14 @@ void TrainStep::clip() {
   if (!options_.max_grad_norm.has_value()) return;
   scaler_.unscale_(optimizer_);
   result_.grad_norm = optim::clip_grad_norm(optimizer_.params(), *options_.max_grad_norm);
-  // This check costs nothing here, although otherwise gradients are not checked without loss
-  // scaling.
-  if (scaler_.is_enabled() || std::isfinite(*result_.grad_norm)) return;
+}
+
+void TrainStep::check_unscaled() {
+  if (scaler_.is_enabled() || !checks_unscaled()) return;
+  if (result_.grad_norm.has_value() && std::isfinite(*result_.grad_norm)) return;
   const std::optional<std::size_t> bad = optim::first_nonfinite_grad(optimizer_.params());
+  // The norm of finite gradients may be infinite.
+  if (!bad.has_value() && !result_.grad_norm.has_value()) return;
   result_.overflow = true;
   result_.skipped = true;
   if (bad.has_value()) result_.first_bad = name_of_parameter(*bad);

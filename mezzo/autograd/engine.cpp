@@ -203,6 +203,7 @@ class Engine {
     const bool retains = options_.retain_graph || options_.create_graph;
     Backward context(node, grad_outputs, grad_inputs,
                      {.create_graph = options_.create_graph, .retain_graph = retains});
+    const Differentiating scope(node);
     node.op().backward(context);
     if (!retains) node.release_saved();
     grad_outputs.fill(Tensor());

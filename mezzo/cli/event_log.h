@@ -26,6 +26,9 @@ class EventLog final : public train::RunObserver {
   void on_evaluation(const train::EvaluationEvent& event) override;
   void on_rate(const train::RateEvent& event) override { next_.on_rate(event); }
   void on_early_stop(const train::EarlyStop& event) override { next_.on_early_stop(event); }
+  void on_first_overflow(const numbers::OverflowFinding& finding) override {
+    next_.on_first_overflow(finding);
+  }
   void on_gradients(const amp::GradientStatistics& statistics) override {
     next_.on_gradients(statistics);
   }

@@ -50,6 +50,7 @@ struct SharedOptions {
   std::optional<std::string> dtype{};  // default: bf16
   std::string keep_batchnorm{};
   std::string loss_scale{};
+  std::string check{};  // `first-overflow`
   std::string head{};
   std::string class_weights{};  // `balanced`, numbers or a file
   OptimizerWords optimizer{};
@@ -83,6 +84,8 @@ void add_precision_options_but_level(CLI::App& command, SharedOptions& options,
                                      OfferedModels offered);
 // --loss-scale
 void add_loss_scale_option(CLI::App& command, SharedOptions& options);
+// --check
+void add_check_option(CLI::App& command, SharedOptions& options);
 // --data --image-size --tokens --bad-images --workers: the images and their size, or the tokens.
 void add_data_options(CLI::App& command, SharedOptions& options);
 // --tokens

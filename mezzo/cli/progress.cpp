@@ -146,6 +146,21 @@ void Progress::on_early_stop(const train::EarlyStop& event) {
                {"best_epoch", event.best_epoch}});
 }
 
+// Printed even with --quiet: it is what --check asks for.
+void Progress::on_first_overflow(const numbers::OverflowFinding& finding) {
+  json_.write({{"event", "first_overflow"},
+               {"step", finding.step},
+               {"path", finding.call.path},
+               {"op", finding.call.op},
+               {"backward_of", finding.call.gradient_of},
+               {"call", finding.index + 1},
+               {"calls", finding.calls},
+               {"what", finding.cause.what},
+               {"advice", finding.cause.advice}});
+  clear_line();
+  write_out("{}\n", finding.text());
+}
+
 // Empty for a run without a loss scale, which skips a step only if the loss is not finite.
 std::string Progress::scaling() const {
   // The scale is an f32 value, printed with as few digits as identify it.

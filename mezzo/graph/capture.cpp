@@ -10,6 +10,7 @@
 #include "mezzo/graph/captured_paints.h"
 #include "mezzo/graph/captured_random.h"
 #include "mezzo/graph/placeholder.h"
+#include "mezzo/nn/call_names.h"
 #include "mezzo/nn/module.h"
 #include "mezzo/ops/all.h"
 #include "mezzo/ops/dispatcher/grad_mode.h"
@@ -87,7 +88,7 @@ class Recorder final : public CaptureHook {
     Node node = node_of(call);
     node.is_promotion = is_preparing_;
     take_paint(call.op);
-    for (const Tensor& output : call.outputs) node.outputs.push_back(add_result(output));
+    add_results(call, node);
     for (std::size_t i = 0; i < over.size(); ++i) {
       node.over.push_back(over[i] != nullptr ? value_of(*over[i]) : kNoValue);
     }
@@ -113,7 +114,7 @@ class Recorder final : public CaptureHook {
     node.policy = nullptr;
     node.over = {value_of(destination)};
     contents->values.clear();
-    node.outputs = {add_result(destination)};
+    add_results(call, node);
     program_.nodes.push_back(std::move(node));
   }
 
@@ -233,10 +234,14 @@ class Recorder final : public CaptureHook {
     return start = program_.add_state(to_tensor(random_.start()).to(device), "random_start");
   }
 
-  ValueId add_result(const Tensor& tensor) {
-    const ValueId value = program_.add_result(ValueSpec::of(tensor));
-    know(tensor, value);
-    return value;
+  void add_results(const FinishedCall& call, Node& node) {
+    const CallId id = call_names_.name(call);
+    for (std::size_t i = 0; i < call.outputs.size(); ++i) {
+      const ValueId value = program_.add_result(ValueSpec::of(call.outputs[i]));
+      program_.values[value].made_by = {id, i};
+      know(call.outputs[i], value);
+      node.outputs.push_back(value);
+    }
   }
 
   std::vector<Known>& known_in(const Tensor& tensor) {
@@ -308,6 +313,7 @@ class Recorder final : public CaptureHook {
   std::shared_ptr<CaptureState> state_ = std::make_shared<CaptureState>();
   CapturedRandom random_;
   Program program_;
+  nn::CallNames call_names_;
   int backward_depth_ = 0;
   std::unordered_map<const TensorImpl*, std::string> names_;
   // Storages that exist outside of the step; the program's states keep them alive.

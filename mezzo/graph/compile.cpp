@@ -241,6 +241,7 @@ CompiledStep::Entry& CompiledStep::find_or_capture(std::span<const Tensor> input
   }
   const Device device = device_of(inputs, options_.networks);
   std::unique_ptr<WorkRecorder> recorder = make_recorder(device, options_.record);
+  const WithoutCallListener nothing_is_computed_yet;
   Program program = capture_improved(step_, inputs, options_, nullptr, recorder != nullptr);
   if (entries_.size() == options_.most_programs) entries_.erase(entries_.begin());
   entries_.push_back(

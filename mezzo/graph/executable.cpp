@@ -193,10 +193,12 @@ std::vector<Tensor> Executable::run(std::span<const Tensor> inputs) {
   check_no_gradients();
   bind(inputs);
   follow_states();
-  const bool replays = replay_.has_value() && replay_->begin_run();
+  // A listener is told of each call, so nothing is replayed as a whole.
+  const bool is_recorded = replay_.has_value() && call_listener() == nullptr;
+  const bool replays = is_recorded && replay_->begin_run();
   if (replays && !replay_->is_planned()) plan_replay();
   if (!run_nodes(replays)) return {};
-  if (replay_.has_value()) replay_->end_run();
+  if (is_recorded) replay_->end_run();
   return take_outputs();
 }
 
@@ -216,14 +218,28 @@ bool Executable::run_nodes(bool replays) {
 bool Executable::run_instruction(Instruction& instruction) {
   const Node& node = *instruction.node;
   if (node.is_host()) {
-    if (!run_host(instruction)) return false;
+    if (does_host_work() && !run_host(instruction)) return false;
   } else if (is_prepared(instruction)) {
     prepare(instruction);
   } else {
     run_kernel(instruction);
   }
+  if (!node.is_host() && call_listener() != nullptr) [[unlikely]] tell_listener(instruction);
   let_go(instruction);
   return true;
+}
+
+void Executable::tell_listener(const Instruction& instruction) const {
+  const Node& node = *instruction.node;
+  std::vector<Tensor> outputs;
+  std::vector<ResultId> names;
+  for (const ValueId output : node.outputs) {
+    outputs.push_back(slots_[output]);
+    names.push_back(program_.values[output].made_by);
+    CallId& call = names.back().call;
+    if (call.op.empty()) call = {.path = node.path, .op = node.op->name};
+  }
+  call_listener()->on_finished({*node.op, instruction.inputs, node.attrs, outputs, names});
 }
 
 // Makes a view or the copy of a parameter. This queues no work if the copy exists already.
@@ -301,6 +317,7 @@ bool Executable::run_host(Instruction& instruction) {
   if (instruction.writer.has_value()) {
     slots.emplace(memory_.packed_slots, program_, arena_, *instruction.writer);
   }
+  const WithoutCallListener not_of_the_step;
   if (instruction.node->is_queued()) make_ready(instruction);
   return with_gradients(instruction, instruction.node->work);
 }

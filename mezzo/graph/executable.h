@@ -28,7 +28,9 @@ class Executable {
   Executable& operator=(const Executable&) = delete;
   ~Executable();
 
-  // Runs the program once. Throws ArgumentError for inputs whose shapes, dtypes or strides differ
+  // Runs the program once: its host work is left out under WithoutHostWork, and each call is
+  // reported to a listener of this thread's calls, under the name that it had at the capture.
+  // Throws ArgumentError for inputs whose shapes, dtypes or strides differ
   // from the captured ones, and for inputs in the memory of parameters that host work changes. Host
   // work may end the run early: then nothing is returned, and no leaf has a gradient. After an
   // exception there are no gradients either.
@@ -110,6 +112,7 @@ class Executable {
   void move_random_start();
   bool run_nodes(bool replays);
   bool run_instruction(Instruction& instruction);
+  void tell_listener(const Instruction& instruction) const;
   void prepare(Instruction& instruction);
   // The pending first result of such an instruction, in executable_readers.cpp.
   Tensor result_when_read(const Instruction& instruction) const;

@@ -19,23 +19,26 @@ class NoContents final : public LazyContents {
 }  // namespace
 
 ValueId Program::add_input(ValueSpec spec, std::string name) {
-  values.push_back({ValueKind::kInput, spec, std::move(name), {}});
+  values.push_back({.kind = ValueKind::kInput, .spec = spec, .name = std::move(name)});
   inputs.push_back(static_cast<ValueId>(values.size() - 1));
   return inputs.back();
 }
 
 ValueId Program::add_state(const Tensor& tensor, std::string name) {
-  values.push_back({ValueKind::kState, ValueSpec::of(tensor), std::move(name), tensor});
+  values.push_back({.kind = ValueKind::kState,
+                    .spec = ValueSpec::of(tensor),
+                    .name = std::move(name),
+                    .tensor = tensor});
   return static_cast<ValueId>(values.size() - 1);
 }
 
 ValueId Program::add_state(ValueSpec spec, std::string name) {
-  values.push_back({ValueKind::kState, spec, std::move(name), {}});
+  values.push_back({.kind = ValueKind::kState, .spec = spec, .name = std::move(name)});
   return static_cast<ValueId>(values.size() - 1);
 }
 
 ValueId Program::add_result(ValueSpec spec) {
-  values.push_back({ValueKind::kResult, spec, {}, {}});
+  values.push_back({.kind = ValueKind::kResult, .spec = spec});
   return static_cast<ValueId>(values.size() - 1);
 }
 

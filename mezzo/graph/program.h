@@ -50,6 +50,9 @@ struct Value {
   ValueKind kind = ValueKind::kResult;
   ValueSpec spec{};
   std::string name{};  // for inputs and states; results may have none
+  // The call that made it when the step was captured, which passes keep. Without an operation for
+  // values that passes have added.
+  ResultId made_by{};
   Tensor tensor{};     // for a state in a program that can run; undefined in a parsed program
 };
 

@@ -48,7 +48,11 @@ RunResult train(Trainer& trainer, const RunOptions& options, const DataPair& dat
   RunReporter reporter(options, schedule, trainer.optimizer, data.train.get(), observer);
   std::optional<ModelCheckpoint> checkpoints;
   // Also at the end of an epoch, since another process may have requested it.
-  LambdaCallback watch({.on_step_end =
+  const auto begin = [&trainer](FitState& state) {
+    if (trainer.overflow != nullptr) trainer.overflow->set_steps_before(state.step);
+  };
+  LambdaCallback watch({.on_train_begin = begin,
+                        .on_step_end =
                             [&is_trained](FitState& state) {
                               is_trained = state.stop || state.step == state.total_steps;
                             },
@@ -140,7 +144,10 @@ RunResult run(const RunOptions& options, const DataPair& data, RunObserver& obse
   check_options(options);
   const RunOptions resolved = resolve(options, data);
   const ExampleKind example = example_of(resolved, data);
-  Trainer trainer(resolved, example.shape, example.classes);
+  const auto tell = [&observer](const numbers::OverflowFinding& finding) {
+    observer.on_first_overflow(finding);
+  };
+  Trainer trainer(resolved, example.shape, example.classes, {.on_overflow = tell});
   RunWatchers watchers(resolved, observer);
   const auto hand_over = [&] {
     watchers.finish(*trainer.net);

@@ -16,6 +16,7 @@
 #include "mezzo/data/loader.h"
 #include "mezzo/data/open.h"
 #include "mezzo/nn/module.h"
+#include "mezzo/numbers/first_overflow.h"
 #include "mezzo/train/checkpointing.h"
 #include "mezzo/train/data_pair.h"
 #include "mezzo/train/run_options.h"
@@ -114,6 +115,8 @@ class RunObserver {
   virtual void on_rate(const RateEvent& /*event*/) {}
   // After on_epoch() and on_rate(), if the metric ends the run with this epoch.
   virtual void on_early_stop(const EarlyStop& /*event*/) {}
+  // Before on_step() of a skipped step, if RunOptions::check_first_overflow.
+  virtual void on_first_overflow(const numbers::OverflowFinding& /*finding*/) {}
   // After the last step, if gradients were counted.
   virtual void on_gradients(const amp::GradientStatistics& /*statistics*/) {}
 };

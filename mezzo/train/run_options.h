@@ -155,6 +155,9 @@ struct RunOptions {
   std::vector<std::string> recompute{};
   bool sync_batchnorm = false;       // across all `processes`: nn::convert_sync_batchnorm()
   std::int64_t histogram_every = 0;  // count gradients every so many steps; 0: never
+  // Skip steps with a bad gradient at every precision, and say in which call of a skipped step the
+  // first infinity or NaN began: numbers::FirstOverflow.
+  bool check_first_overflow = false;
   CheckpointingOptions checkpoints{};
   // Called after each step: true ends the run, with a last checkpoint if there are any.
   std::function<bool()> should_stop{};

@@ -22,6 +22,22 @@ std::unique_ptr<amp::GradientStatistics> make_statistics(nn::Module& net,
                                             .activations = options.activation_gradients});
 }
 
+// Null unless the options ask for it.
+std::unique_ptr<numbers::FirstOverflow> make_overflow_check(
+    nn::Module& net, const RunOptions& options,
+    const std::function<void(const numbers::OverflowFinding&)>& on_found) {
+  if (!options.check_first_overflow) return nullptr;
+  const bool is_dynamic =
+      options.loss_scale.kind_for(options.policy) == LossScaling::Kind::kDynamic;
+  return std::make_unique<numbers::FirstOverflow>(
+      net, numbers::FirstOverflow::Options{.on_found = on_found, .is_scale_dynamic = is_dynamic});
+}
+
+std::vector<amp::StepObserver*> list_of(amp::StepObserver* observer) {
+  if (observer == nullptr) return {};
+  return {observer};
+}
+
 // The loss of classes, or of next tokens.
 amp::LossFunction loss_for(const std::string& model, CrossEntropyOptions options) {
   if (models::predicts_tokens(model)) return nn::NextTokenLoss(std::move(options));
@@ -53,19 +69,22 @@ void synchronize_norms(nn::Module& net, const RunOptions& options) {
 }  // namespace
 
 Trainer::Trainer(const RunOptions& options, const Shape& example, std::int64_t classes,
-                 std::function<void(amp::StepPhase)> on_phase)
+                 const TrainerHooks& hooks)
     : net(make_model(options, example, classes)),
       policy(apply_precision(*net, options, example)),
       statistics(make_statistics(*net, options)),
+      overflow(make_overflow_check(*net, options, hooks.on_overflow)),
       optimizer(make_optimizer(*net, options.optimizer)),
       model(amp::TrainStep(*net, training_loss(options), *optimizer.optimizer,
                            make_scaler(options.loss_scale, options.policy),
                            {.policy = policy,
                             .micro_batches = options.optimizer.accumulate,
                             .max_grad_norm = options.optimizer.clip,
+                            .check_gradients = options.check_first_overflow,
                             .statistics = statistics.get(),
+                            .observers = list_of(overflow.get()),
                             .processes = options.processes,
-                            .on_phase = std::move(on_phase)}),
+                            .on_phase = hooks.on_phase}),
             loss_for(options.model,
                      {.class_weights = class_weights_of(options.loss, options.device)}),
             metrics_for(options.model)) {

@@ -7,21 +7,30 @@
 
 #include "mezzo/amp/gradient_statistics.h"
 #include "mezzo/nn/loss.h"
+#include "mezzo/numbers/first_overflow.h"
 #include "mezzo/train/model.h"
 #include "mezzo/train/optimizer_of.h"
 #include "mezzo/train/run.h"
 
 namespace mezzo::train {
 
+// Functions that are called during steps.
+struct TrainerHooks {
+  std::function<void(amp::StepPhase)> on_phase{};
+  // For RunOptions::check_first_overflow.
+  std::function<void(const numbers::OverflowFinding&)> on_overflow{};
+};
+
 // Network, optimizer and model of a run, for examples of that shape: images or sequences of tokens,
 // as in ExampleKind.
 struct Trainer {
   Trainer(const RunOptions& options, const Shape& example, std::int64_t classes,
-          std::function<void(amp::StepPhase)> on_phase = {});
+          const TrainerHooks& hooks = {});
 
   std::unique_ptr<nn::Module> net;
   amp::Policy policy;
   std::unique_ptr<amp::GradientStatistics> statistics;
+  std::unique_ptr<numbers::FirstOverflow> overflow;  // null unless the options ask for it
   GroupedOptimizer optimizer;
   Model model;
 };

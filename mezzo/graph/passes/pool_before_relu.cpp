@@ -99,6 +99,7 @@ void change_places(Program& program, const Places& places) {
   const ValueId positions = second.outputs[1];
   swap_calls(first, second);
   program.values[between].spec = program.spec(pooled);
+  program.values[between].made_by = {};  // no call of the step has this result
   first.outputs = {between, positions};
   first.over.clear();
   second.outputs = {pooled};
@@ -111,6 +112,7 @@ void change_places(Program& program, const Places& places) {
   const ValueId grad_between = first_grad.outputs[0];
   swap_calls(first_grad, second_grad);
   program.values[grad_between].spec = program.spec(pooled);
+  program.values[grad_between].made_by = {};
   first_grad.inputs = {grad, pooled};
   first_grad.over = {grad};
   second_grad.inputs = {grad_between, positions};

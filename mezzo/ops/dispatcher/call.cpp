@@ -111,6 +111,8 @@ void set_precision_hook(PrecisionHook* hook) { current_hook = hook; }
 WithoutPrecisionHook::WithoutPrecisionHook() : scope_(current_hook, nullptr) {}
 
 ListenToCalls::ListenToCalls(CallListener& listener) : scope_(current_listener, &listener) {}
+WithoutCallListener::WithoutCallListener() : scope_(current_listener, nullptr) {}
+CallListener* call_listener() { return current_listener; }
 
 CaptureHook* capture_hook() { return current_capture; }
 void set_capture_hook(CaptureHook* hook) { current_capture = hook; }
@@ -149,10 +151,11 @@ Outputs call_any(const OpDef& op, Inputs inputs, const Attrs& attrs, Inputs over
     const AllocationLabel label(op.name);
     outputs = run(op, operands.view(), attrs, over);
   }
+  // Recorded first: a capture and a listener name the call by its node.
+  if (should_record(op, operands.view())) record(op, attrs, operands.view(), outputs.view());
   if (current_capture != nullptr) [[unlikely]] {
     current_capture->on_call({op, operands.view(), attrs, outputs.view()}, over);
   }
-  if (should_record(op, operands.view())) record(op, attrs, operands.view(), outputs.view());
   if (current_listener != nullptr) [[unlikely]] {
     current_listener->on_finished({op, operands.view(), attrs, outputs.view()});
   }
@@ -217,6 +220,9 @@ void call_into(const OpDef& op, std::initializer_list<const Tensor*> inputs, con
     run_kernel(op, operands.view(), std::span<Tensor>(&output, 1), attrs);
   }
   destination.bump_version();
+  if (current_listener != nullptr) [[unlikely]] {
+    current_listener->on_changed({op, operands.view(), attrs, {&output, 1}});
+  }
 }
 
 }  // namespace mezzo

@@ -26,6 +26,8 @@ struct Graveyard {
 };
 thread_local Graveyard graveyard;
 
+constinit thread_local const Node* differentiated = nullptr;
+
 }  // namespace
 
 Node::Node(const OpDef& op, const Attrs& attrs, std::size_t inputs, std::size_t outputs)
@@ -51,6 +53,9 @@ Node::~Node() {
   }
   graveyard.active = false;
 }
+
+const Node* differentiated_node() { return differentiated; }
+Differentiating::Differentiating(const Node& node) : scope_(differentiated, &node) {}
 
 std::uint64_t next_sequence() { return sequences.load(std::memory_order_relaxed); }
 

@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <memory>
 
+#include "mezzo/core/scoped.h"
 #include "mezzo/ops/dispatcher/op.h"
 
 namespace mezzo {
@@ -76,6 +77,17 @@ inline Node* node_of(const Tensor& tensor) {
 // the few operations that make their result themselves.
 void record(const OpDef& op, const Attrs& attrs, Inputs inputs, std::span<Tensor> outputs,
             Ref<RefCounted> context = nullptr);
+
+// The node whose gradient this thread is computing; null outside of backward passes.
+const Node* differentiated_node();
+// While it exists, differentiated_node() is this one.
+class Differentiating {
+ public:
+  explicit Differentiating(const Node& node);
+
+ private:
+  Scoped<const Node*> scope_;
+};
 
 // True if recording is on and an input takes part in differentiation.
 bool should_record(const OpDef& op, Inputs inputs);
