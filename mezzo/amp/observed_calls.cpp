@@ -9,7 +9,7 @@ namespace mezzo::amp {
 
 ObservedCalls::ObservedCalls(std::vector<StepObserver*> observers)
     : observers_(std::move(observers)) {
-  if (!observers_.empty()) listening_.emplace(*this);
+  if (!observers_.empty()) listening_.emplace(static_cast<CallListener&>(*this));
 }
 
 void ObservedCalls::end() {
