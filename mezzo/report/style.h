@@ -22,11 +22,12 @@ inline constexpr const char* kStyle = R"css(
 * { box-sizing: border-box; }
 body { margin: 0; background: var(--ground); color: var(--text);
   font: 16px/1.55 system-ui, -apple-system, "Segoe UI", "Liberation Sans", sans-serif; }
-main { max-width: 54rem; margin: 0 auto; padding: 2.5rem 1.25rem 4rem; }
+header, main { max-width: 54rem; margin: 0 auto; padding: 0 1.25rem; }
+header { padding-top: 2.5rem; } main { padding-bottom: 4rem; }
 h1 { font-size: 1.9rem; line-height: 1.2; margin: 0 0 .25rem; letter-spacing: -.015em; }
 h1, h2, .verdict { overflow-wrap: anywhere; }
 h2 { font-size: 1.35rem; margin: 2.75rem 0 .75rem; letter-spacing: -.01em; }
-h3 { font-size: 1rem; margin: 2rem 0 .4rem; }
+h3, h4 { font-size: 1rem; margin: 2rem 0 .4rem; }
 p { margin: .4rem 0; }
 .sub, .note, .empty { color: var(--soft); }
 .note { font-size: .875rem; }
@@ -67,10 +68,12 @@ i.lost { background: var(--lost); } i.over { background: var(--over); }
 .facts div { border-top: 1px solid var(--edge); padding-top: .3rem; }
 dt { color: var(--soft); font-size: .8125rem; } dd { margin: 0; overflow-wrap: anywhere; }
 .wide { overflow-x: auto; }
+caption { position: absolute; width: 1px; height: 1px; overflow: hidden; clip-path: inset(50%); }
 table { border-collapse: collapse; font-size: .8125rem; line-height: 1.4; width: 100%; }
 th, td { text-align: left; padding: .25rem .75rem .25rem 0; border-bottom: 1px solid var(--edge);
   vertical-align: top; }
-th { color: var(--soft); font-weight: 500; white-space: nowrap; }
+thead th { color: var(--soft); font-weight: 500; white-space: nowrap; }
+tbody th { font-weight: 500; }
 td { font-variant-numeric: tabular-nums; }
 .pictures { display: grid; grid-template-columns: repeat(auto-fill, minmax(5.2rem, 1fr));
   gap: .6rem; }

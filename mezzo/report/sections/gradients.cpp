@@ -1,0 +1,49 @@
+#include <span>
+
+#include "mezzo/core/error.h"
+#include "mezzo/report/exponent_chart.h"
+#include "mezzo/report/html.h"
+#include "mezzo/report/sections/sections.h"
+#include "mezzo/report/verdict.h"
+
+namespace mezzo::report {
+namespace {
+
+constexpr const char* kFateKeys =
+    "<p class=\"note\"><span class=\"key\"><i class=\"kept\"></i>normal in f16</span> "
+    "<span class=\"key\"><i class=\"weak\"></i>subnormal in f16: fewer bits</span> "
+    "<span class=\"key\"><i class=\"lost\"></i>becomes zero in f16</span> "
+    "<span class=\"key\"><i class=\"over\"></i>overflows f16</span></p>\n";
+
+// `row`: what one histogram is of.
+Section gradient_section(Section section, const RunData& run,
+                         std::span<const amp::GradientHistogram> histograms,
+                         const std::string& row) {
+  if (histograms.empty()) return section;
+  const ExponentChart bars{.label = section.title + " by binary exponent",
+                           .shift = shown_shift(run)};
+  const ExponentChart map{.label = section.title + " by binary exponent, one row per " + row,
+                          .shift = bars.shift};
+  section.intro = concat(
+      "Gradients without the loss scale, by powers of two, counted in ", counted_text(run),
+      ". Zeros are left out. Colours show what f16 does to them without scaling; the strips on top "
+      "show the range of each type.");
+  section.add(kFateKeys);
+  section.add("All together", figure(bars_to_svg(amp::sum_of(histograms, "all"), bars)));
+  section.add("By " + row, figure(heat_map_to_svg(histograms, map)));
+  return section;
+}
+
+}  // namespace
+
+Section parameter_gradients_section(const RunData& run) {
+  return gradient_section({.id = "parameter-gradients", .title = "Parameter gradients"}, run,
+                          run.gradients, "parameter");
+}
+
+Section activation_gradients_section(const RunData& run) {
+  return gradient_section({.id = "activation-gradients", .title = "Activation gradients"}, run,
+                          run.activation_gradients, "module");
+}
+
+}  // namespace mezzo::report
