@@ -283,6 +283,11 @@ void ReportObserver::on_early_stop(const train::EarlyStop& event) {
   next_.on_early_stop(event);
 }
 
+void ReportObserver::on_first_overflow(const numbers::OverflowFinding& finding) {
+  if (report_.is_wanted()) report_.run().first_overflows.push_back(finding);
+  next_.on_first_overflow(finding);
+}
+
 void ReportObserver::on_gradients(const amp::GradientStatistics& statistics) {
   if (report_.is_wanted()) {
     report::RunData& run = report_.run();

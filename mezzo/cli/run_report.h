@@ -45,9 +45,7 @@ class ReportObserver final : public train::RunObserver {
   void on_evaluation(const train::EvaluationEvent& event) override;
   void on_rate(const train::RateEvent& event) override;
   void on_early_stop(const train::EarlyStop& event) override;
-  void on_first_overflow(const numbers::OverflowFinding& finding) override {
-    next_.on_first_overflow(finding);
-  }
+  void on_first_overflow(const numbers::OverflowFinding& finding) override;
   void on_gradients(const amp::GradientStatistics& statistics) override;
 
  private:

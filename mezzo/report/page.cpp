@@ -17,6 +17,7 @@ constexpr const char* kOp = "report";
 constexpr Section (*kSections[])(const RunData&) = {
     summary_section,
     training_section,
+    first_overflow_section,
     batch_section,
     parameter_gradients_section,
     activation_gradients_section,

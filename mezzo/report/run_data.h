@@ -10,6 +10,7 @@
 
 #include "mezzo/amp/gradient_histogram.h"
 #include "mezzo/core/dtype.h"
+#include "mezzo/numbers/first_overflow.h"
 
 namespace mezzo::report {
 
@@ -68,6 +69,7 @@ struct RunData {
   std::vector<amp::GradientHistogram> gradients{};
   std::vector<amp::GradientHistogram> activation_gradients{};
   std::int64_t counted_steps = 0;
+  std::vector<numbers::OverflowFinding> first_overflows{};  // empty unless the run looked for them
   Table plan{};     // a row per operation; no rows without a plan
   Table reasons{};  // those of the plan, if it only has their numbers
 };

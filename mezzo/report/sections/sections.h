@@ -15,6 +15,9 @@ Section summary_section(const RunData& run);
 // and the skipped steps.
 Section training_section(const RunData& run);
 
+// The calls in which skipped steps went bad, if the run looked for them.
+Section first_overflow_section(const RunData& run);
+
 // The network's first input: shows at a glance whether images, labels and augmentation are right.
 Section batch_section(const RunData& run);
 
