@@ -132,9 +132,8 @@ TrainStepResult TrainStep::operator()(const Batch& batch) {
   }
   const RandomPosition start = default_generator().position();
   std::vector<StepObserver*> observers = options_.observers;
-  std::erase_if(observers, [&](StepObserver* observer) {
-    return !observer->begin_step(result_.scale);
-  });
+  std::erase_if(observers,
+                [&](StepObserver* observer) { return !observer->begin_step(result_.scale); });
   buffers_.begin();
   phase_ = StepPhase::kForward;
   phase_begin_ = std::chrono::steady_clock::now();

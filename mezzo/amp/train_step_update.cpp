@@ -67,8 +67,8 @@ bool TrainStep::updates_by_leaf() const {
   const GradientStatistics* statistics = scaler_.statistics();
   const bool shows_gradients = statistics != nullptr && statistics->is_due();
   return captures_by_leaf() && losses_.tensors.empty() && !shows_gradients &&
-         !scaler_.checks_gradients() && !checks_unscaled() &&
-         options_.processes == nullptr && optim::StepInParts::fits(optimizer_);
+         !scaler_.checks_gradients() && !checks_unscaled() && options_.processes == nullptr &&
+         optim::StepInParts::fits(optimizer_);
 }
 
 // Notes an update that graph mode may do in parts, each after the last reader of its parameters

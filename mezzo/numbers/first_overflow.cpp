@@ -23,8 +23,8 @@ std::vector<TracedStepCall> chain_to(std::size_t origin, const std::vector<Trace
     const Operand* largest = nullptr;
     for (const Operand& input : calls[at].inputs) {
       if (input.source != Source::kCall || input.call >= at) continue;
-      const bool is_larger = largest == nullptr || input.range.largest_magnitude() >
-                                                       largest->range.largest_magnitude();
+      const bool is_larger = largest == nullptr ||
+                             input.range.largest_magnitude() > largest->range.largest_magnitude();
       if (is_larger) largest = &input;
     }
     if (largest == nullptr) break;

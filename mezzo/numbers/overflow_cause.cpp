@@ -16,8 +16,9 @@ struct Pole {
   std::string_view advice;
 };
 constexpr std::array kPoles{
-    Pole{"div", "The divisor is or comes close to 0: add a small number to it, or divide where it "
-                "is larger"},
+    Pole{"div",
+         "The divisor is or comes close to 0: add a small number to it, or divide where it "
+         "is larger"},
     Pole{"log", "The logarithm of 0 is infinite: use log1p() or log_softmax(), or clamp its input"},
     Pole{"sqrt", "The gradient of sqrt is infinite at 0: add a small number before the root"},
     Pole{"rsqrt", "1 / sqrt is infinite at 0: add a small number before the root"},
@@ -97,31 +98,46 @@ OverflowCause from_outside(const Operand& input) {
   switch (input.source) {
     case Source::kBatch:
       return {.kind = OverflowKind::kBatch,
-              .advice = concat("The batch itself is bad: ", input.name, " of it has such elements. Look for it in the data")};
+              .advice = concat("The batch itself is bad: ", input.name,
+                               " of it has such elements. Look for it in the data")};
     case Source::kParameter:
       return {.kind = OverflowKind::kWeight,
-              .advice = concat(input.name, " was like that before the step: load sound weights; if an update has made it so, check gradients before updates (TrainStepOptions::check_gradients)")};
+              .advice = concat(
+                  input.name,
+                  " was like that before the step: load sound weights; if an update has made it "
+                  "so, check gradients before updates (TrainStepOptions::check_gradients)")};
     case Source::kCall:
     case Source::kOther: break;
   }
   return {.kind = OverflowKind::kOutside,
-          .advice = "It comes from outside of the step, such as a mask: every row must keep a finite "
-                    "element, and 0 times infinity is NaN"};
+          .advice =
+              "It comes from outside of the step, such as a mask: every row must keep a finite "
+              "element, and 0 times infinity is NaN"};
 }
 
 OverflowCause from_batch(const Operand& input) {
-  return {.kind = OverflowKind::kBatch,
-          .advice = concat(input.name, " of the batch is far out of the usual range: normalise it, or look for it in the data")};
+  return {
+      .kind = OverflowKind::kBatch,
+      .advice = concat(
+          input.name,
+          " of the batch is far out of the usual range: normalise it, or look for it in the data")};
 }
 
 OverflowCause from_growth(const StepFacts& facts) {
   return {.kind = OverflowKind::kGrownWeights,
-          .advice = concat("The largest element of ", facts.grown, " has grown from ", short_text(facts.grown_from), " to ", short_text(facts.grown_to), " since the beginning: lower the learning rate (--lr), warm it up (--warmup-steps) or clip gradients (--clip)")};
+          .advice = concat("The largest element of ", facts.grown, " has grown from ",
+                           short_text(facts.grown_from), " to ", short_text(facts.grown_to),
+                           " since the beginning: lower the learning rate (--lr), warm it up "
+                           "(--warmup-steps) or clip gradients (--clip)")};
 }
 
 OverflowCause from_scale(const StepFacts& facts) {
   return {.kind = OverflowKind::kLossScale,
-          .advice = concat("Gradients times the loss scale ", short_text(facts.scale), " leave its range: ", facts.is_dynamic ? "a dynamic scale shrinks by itself, and this is no fault unless it recurs" : "use a smaller one (--loss-scale), or a dynamic one")};
+          .advice = concat(
+              "Gradients times the loss scale ", short_text(facts.scale), " leave its range: ",
+              facts.is_dynamic
+                  ? "a dynamic scale shrinks by itself, and this is no fault unless it recurs"
+                  : "use a smaller one (--loss-scale), or a dynamic one")};
 }
 
 OverflowCause from_pole(const Pole& pole) {
@@ -130,8 +146,9 @@ OverflowCause from_pole(const Pole& pole) {
 
 OverflowCause from_f32_range() {
   return {.kind = OverflowKind::kF32Range,
-          .advice = "Even f32 ends at 3.4e+38: look at where its inputs become large, in the step's "
-                    "calls before it"};
+          .advice =
+              "Even f32 ends at 3.4e+38: look at where its inputs become large, in the step's "
+              "calls before it"};
 }
 
 OverflowCause without_numbers(const TracedStepCall& call, const StepFacts& facts) {
@@ -147,7 +164,8 @@ OverflowCause without_numbers(const TracedStepCall& call, const StepFacts& facts
   if (is_lower(output.dtype)) {
     if (call.id.is_backward() && facts.scale > 1) return from_scale(facts);
     return {.kind = OverflowKind::kRange,
-            .advice = concat("The largest number of ", name_of(output.dtype), " is ", short_text(max_of(output.dtype)), ". ", keep_text(call.id))};
+            .advice = concat("The largest number of ", name_of(output.dtype), " is ",
+                             short_text(max_of(output.dtype)), ". ", keep_text(call.id))};
   }
   if (call.id.is_backward() && facts.scale > 1) return from_scale(facts);
   return pole != nullptr ? from_pole(*pole) : from_f32_range();

@@ -10,8 +10,8 @@ namespace mezzo::numbers {
 
 // What is known of a step besides its calls.
 struct StepFacts {
-  double scale = 1;        // of the loss
-  bool is_dynamic = false; // the scale changes by itself
+  double scale = 1;         // of the loss
+  bool is_dynamic = false;  // the scale changes by itself
   // The parameter whose largest element has grown most since the beginning; empty if none has
   // grown a hundredfold.
   std::string grown{};

@@ -94,7 +94,8 @@ std::string ValueRange::text_of_bad() const {
   const auto are = [](std::int64_t n) { return n == 1 ? "is" : "are"; };
   if (nans == 0) return concat(infinities, " of ", count, " ", are(infinities), " infinite");
   if (infinities == 0) return concat(nans, " of ", count, " ", are(nans), " NaN");
-  return concat(infinities, " of ", count, " ", are(infinities), " infinite and ", nans, " ", are(nans), " NaN");
+  return concat(infinities, " of ", count, " ", are(infinities), " infinite and ", nans, " ",
+                are(nans), " NaN");
 }
 
 }  // namespace mezzo::numbers

@@ -14,7 +14,7 @@ struct ValueRange {
   std::int64_t infinities = 0;
   std::int64_t nans = 0;
   std::int64_t zeros = 0;
-  double low = 0;   // the least and the largest finite element; 0 if there is none
+  double low = 0;  // the least and the largest finite element; 0 if there is none
   double high = 0;
   double least_magnitude = 0;  // of the finite elements other than zero; 0 if there is none
 

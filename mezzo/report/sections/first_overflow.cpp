@@ -27,10 +27,11 @@ std::string title_of(const numbers::OverflowFinding& finding) {
 Section first_overflow_section(const RunData& run) {
   Section section{.id = "first-overflow",
                   .title = "First overflow",
-                  .intro = "Each skipped step was made once more, and every result looked at. This is "
-                           "the call whose inputs were finite, or came from outside of the step, and "
-                           "whose result was not; the calls above it are where its largest inputs "
-                           "come from."};
+                  .intro =
+                      "Each skipped step was made once more, and every result looked at. This is "
+                      "the call whose inputs were finite, or came from outside of the step, and "
+                      "whose result was not; the calls above it are where its largest inputs "
+                      "come from."};
   for (const numbers::OverflowFinding& finding : run.first_overflows) {
     std::string html = element("p", finding.text());
     if (!finding.chain.empty()) html += table(chain_of(finding), "The calls that led to it");

@@ -85,8 +85,7 @@ struct Training {
       copy_elements(randn(param.shape(), generator) * 0.3, param);
     }
     const bool scales = scale != 1;
-    step.emplace(net, amp::steep_loss, optimizer,
-                 amp::GradScaler({.init_scale = scale}, scales),
+    step.emplace(net, amp::steep_loss, optimizer, amp::GradScaler({.init_scale = scale}, scales),
                  amp::TrainStepOptions{.observers = {&values}});
     if (is_captured) step->set_execution(captured(net));
   }
@@ -177,8 +176,7 @@ TEST_P(SkippedStep, IsReplayedWithItsOwnBits) {
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(AllModes, SkippedStep,
-                         testing::Combine(testing::Bool(), testing::Bool()));
+INSTANTIATE_TEST_SUITE_P(AllModes, SkippedStep, testing::Combine(testing::Bool(), testing::Bool()));
 
 }  // namespace
 }  // namespace mezzo::graph

@@ -7,7 +7,7 @@
 
 #include "mezzo/amp/observed_calls.h"
 #include "mezzo/ops/arithmetic.h"
-#include "mezzo/ops/elementary.h"
+#include "mezzo/ops/pointwise.h"
 #include "mezzo/ops/reduce.h"
 #include "mezzo/ops/shape_ops.h"
 
@@ -46,9 +46,9 @@ TEST(CallTrace, TheOriginIsTheFirstBadCallOfThoseThatReachTheEnd) {
   {
     const amp::ObservedCalls observed({&tracer});
     const Tensor x = full({3}, 100);
-    const Tensor bad = exp(x);             // call 0
-    const Tensor worse = bad * 0;          // call 1
-    static_cast<void>(sum(worse + x));     // calls 2 and 3
+    const Tensor bad = exp(x);          // call 0
+    const Tensor worse = bad * 0;       // call 1
+    static_cast<void>(sum(worse + x));  // calls 2 and 3
   }
   EXPECT_EQ(tracer.trace.origin(), 0);
 }

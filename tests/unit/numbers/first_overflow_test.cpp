@@ -22,10 +22,10 @@ using testing::HasSubstr;
 struct Watched {
   Watched(FaultyNet& network, bool is_captured, double lr, const amp::Policy& policy)
       : net(network), optimizer(net.parameters(), {.lr = lr}), overflow(net, {}) {
-    step.emplace(net, [](const Tensor& y, const Tensor& labels) { return cross_entropy(y, labels); },
-                 optimizer, amp::GradScaler({}, false),
-                 amp::TrainStepOptions{
-                     .policy = policy, .check_gradients = true, .observers = {&overflow}});
+    step.emplace(
+        net, [](const Tensor& y, const Tensor& labels) { return cross_entropy(y, labels); },
+        optimizer, amp::GradScaler({}, false),
+        amp::TrainStepOptions{.policy = policy, .check_gradients = true, .observers = {&overflow}});
     if (is_captured) step->set_execution(graph::captured(net));
   }
 
@@ -42,7 +42,7 @@ struct Watched {
   std::optional<amp::TrainStep> step;
 };
 
-constexpr amp::Policy kF32{.level = amp::Level::kO0};
+const amp::Policy kF32{.level = amp::Level::kO0};
 
 class PlantedFault : public testing::TestWithParam<std::tuple<std::size_t, bool>> {};
 
@@ -54,7 +54,8 @@ TEST_P(PlantedFault, IsNamedWithItsCallAndCause) {
   net.first_weight().mutable_data<float>()[0] = static_cast<float>(fault.first_weight);
   constexpr int kSteps = 20;
   bool is_skipped = false;
-  for (int i = 0; i < kSteps && !is_skipped; ++i) is_skipped = watched.run(fault.first_element).skipped;
+  for (int i = 0; i < kSteps && !is_skipped; ++i)
+    is_skipped = watched.run(fault.first_element).skipped;
   ASSERT_TRUE(is_skipped);
   ASSERT_EQ(watched.overflow.findings().size(), 1);
   const OverflowFinding& found = watched.overflow.findings()[0];
@@ -62,10 +63,10 @@ TEST_P(PlantedFault, IsNamedWithItsCallAndCause) {
   EXPECT_EQ(found.cause.kind, fault.kind);
   EXPECT_THAT(found.text(), testing::StartsWith("first overflow: " + fault.path));
   EXPECT_THAT(found.text(), HasSubstr(fault.says));
-  if (fault.kind != OverflowKind::kGrownWeights) EXPECT_EQ(found.call.path, fault.path);
   EXPECT_THAT(found.call.op, testing::StartsWith(fault.op));
-  EXPECT_TRUE(fault.kind == OverflowKind::kGrownWeights ||
-              found.call.is_backward() == fault.is_backward);
+  if (fault.kind == OverflowKind::kGrownWeights) return;  // any call may be the first
+  EXPECT_EQ(found.call.path, fault.path);
+  EXPECT_EQ(found.call.is_backward(), fault.is_backward);
 }
 
 INSTANTIATE_TEST_SUITE_P(All, PlantedFault,
@@ -98,8 +99,7 @@ TEST(FirstOverflow, AWeightThatAnUpdateHasSpoiltIsNamed) {
 TEST(FirstOverflow, AnInfinityThatIsAbsorbedIsNotTheCause) {
   FaultyNet net([](const Tensor& x) {
     const Tensor mask = from_values<float>({0, 1, 0, 0, 0, 0, 0, 0}, {8}).astype(DType::kBool);
-    const Tensor masked =
-        masked_fill(x, mask, -std::numeric_limits<double>::infinity());
+    const Tensor masked = masked_fill(x, mask, -std::numeric_limits<double>::infinity());
     const Tensor attended = softmax(masked, -1);
     return exp(attended * 0 + 100);
   });
@@ -122,8 +122,8 @@ TEST(FirstOverflow, StopsAfterSoManyFindings) {
   FirstOverflow overflow(net, {.on_found = [&](const OverflowFinding&) { ++told; }, .most = 2});
   optim::Sgd optimizer(net.parameters(), {.lr = 0.01});
   amp::TrainStep step(
-      net, [](const Tensor& y, const Tensor& labels) { return cross_entropy(y, labels); }, optimizer,
-      amp::GradScaler({}, false), {.observers = {&overflow}});
+      net, [](const Tensor& y, const Tensor& labels) { return cross_entropy(y, labels); },
+      optimizer, amp::GradScaler({}, false), {.observers = {&overflow}});
   overflow.set_steps_before(10);
   const Tensor bad = full({3, 4}, std::nan(""));
   for (int i = 0; i < 5; ++i) step(bad, from_values<std::int64_t>({0, 1, 2}, {3}));
@@ -136,8 +136,8 @@ TEST(FirstOverflow, GradientsBeyondF16AreTheLossScales) {
   FirstOverflow overflow(net, {.is_scale_dynamic = true});
   optim::Sgd optimizer(net.parameters(), {.lr = 0.01});
   amp::TrainStep step(
-      net, [](const Tensor& y, const Tensor& labels) { return cross_entropy(y, labels); }, optimizer,
-      amp::GradScaler({.init_scale = 0x1p24}), {.observers = {&overflow}});
+      net, [](const Tensor& y, const Tensor& labels) { return cross_entropy(y, labels); },
+      optimizer, amp::GradScaler({.init_scale = 0x1p24}), {.observers = {&overflow}});
   Generator generator(2);
   EXPECT_TRUE(step(randn({3, 4}, generator), from_values<std::int64_t>({0, 1, 2}, {3})).skipped);
   const OverflowFinding& found = overflow.findings().at(0);

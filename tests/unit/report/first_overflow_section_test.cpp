@@ -21,13 +21,13 @@ TEST(FirstOverflowSection, NamesTheCallAndWhatLedToIt) {
   RunData run;
   EXPECT_TRUE(first_overflow_section(run).parts.empty());
   const numbers::TracedStepCall bad = call_of("branch<1>", "exp", 7e4);
-  run.first_overflows.push_back({.step = 7,
-                                 .call = bad.id,
-                                 .index = 11,
-                                 .calls = 40,
-                                 .cause = {.what = "2 of 6 are infinite in f16",
-                                           .advice = "Keep it in f32"},
-                                 .chain = {call_of("fc", "linear", 12), bad}});
+  run.first_overflows.push_back(
+      {.step = 7,
+       .call = bad.id,
+       .index = 11,
+       .calls = 40,
+       .cause = {.what = "2 of 6 are infinite in f16", .advice = "Keep it in f32"},
+       .chain = {call_of("fc", "linear", 12), bad}});
   run.first_overflows.push_back({.step = 9});
   const Section section = first_overflow_section(run);
   ASSERT_EQ(section.parts.size(), 2);
