@@ -62,15 +62,21 @@ const Operand* bad_input(const TracedStepCall& call) {
   return found != call.inputs.end() ? &*found : nullptr;
 }
 
+// What an operand is, its range, and what of it is not finite.
+std::string describe(const Operand& operand, const std::vector<TracedStepCall>& calls) {
+  const std::string bad = operand.range.text_of_bad();
+  return concat(source_text(operand, calls), ", ", name_of(operand.dtype), operand.shape, " ",
+                operand.range.text(), bad.empty() ? "" : concat(", of which ", bad));
+}
+
 std::string describe(const TracedStepCall& call, const std::vector<TracedStepCall>& calls) {
   const Operand& output = bad_output(call);
   std::string text = concat(output.range.text_of_bad(), " in ", name_of(output.dtype));
   const char* joint = ", from ";
   for (const Operand& input : call.inputs) {
     if (!is_floating(input.dtype)) continue;
-    text += concat(joint, source_text(input, calls), " ", input.range.text());
-    if (!input.range.all_finite()) text += concat(" (", input.range.text_of_bad(), ")");
-    joint = " and ";
+    text += concat(joint, describe(input, calls));
+    joint = "; and ";
   }
   return text;
 }
@@ -180,7 +186,7 @@ std::string source_text(const Operand& operand, const std::vector<TracedStepCall
     case Source::kBatch: return concat(operand.name, " of the batch");
     case Source::kOther: break;
   }
-  return "a constant";
+  return "a tensor from outside of the step";
 }
 
 OverflowCause cause_of(const TracedStepCall& call, const std::vector<TracedStepCall>& calls,

@@ -85,7 +85,7 @@ std::string short_text(double value) {
 }
 
 std::string ValueRange::text() const {
-  if (low == high) return short_text(low);
+  if (low == high) return concat("all ", short_text(low));
   return concat("between ", short_text(low), " and ", short_text(high));
 }
 

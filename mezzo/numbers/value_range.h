@@ -20,7 +20,7 @@ struct ValueRange {
 
   bool all_finite() const { return infinities + nans == 0; }
   double largest_magnitude() const { return low < -high ? -low : high; }
-  // `between -1.2 and 4.5e+06`, or `-1.2` for equal ones.
+  // `between -1.2 and 4.5e+06`, or `all -1.2` for equal ones.
   std::string text() const;
   // `3 of 1024 are infinite and 2 are NaN`; empty if all are finite.
   std::string text_of_bad() const;

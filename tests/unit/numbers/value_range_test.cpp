@@ -27,6 +27,7 @@ TEST(ValueRange, CountsWhatIsNotFiniteAndRangesOverTheRest) {
   EXPECT_FALSE(range.all_finite());
   EXPECT_EQ(range.text(), "between -3 and 0.25");
   EXPECT_EQ(range.text_of_bad(), "2 of 6 are infinite and 1 is NaN");
+  EXPECT_EQ(range_of(full({3}, -1.25)).text(), "all -1.25");
 }
 
 TEST(ValueRange, IsExactInEveryDtypeAndLayout) {
