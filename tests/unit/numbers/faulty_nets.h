@@ -130,7 +130,7 @@ inline std::vector<Fault> faults() {
                  .path = "middle",
                  .op = "sum",
                  .kind = OverflowKind::kRange,
-                 .says = "between"});
+                 .says = "f16[70000] all 1"});
   all.push_back({.name = "BadBatch",
                  .middle = same,
                  .dtype = DType::kF32,
