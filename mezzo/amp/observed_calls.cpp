@@ -27,6 +27,7 @@ void ObservedCalls::pass_on(const FinishedCall& call, bool is_change) {
                                   .attrs = call.attrs,
                                   .outputs = call.outputs,
                                   .results = results,
+                                  .joined = call.joined,
                                   .is_change = is_change};
   for (StepObserver* observer : observers_) observer->on_call(observed);
 }

@@ -22,6 +22,7 @@ struct ObservedStepCall {
   const Attrs& attrs;
   std::span<const Tensor> outputs;
   std::span<const ResultId> results;  // the name of each output
+  std::span<const CallId> joined;     // calls that the kernel does on the way to the first output
   // The call has replaced the elements of its output; an input that is the same tensor is gone.
   bool is_change = false;
 };

@@ -224,7 +224,8 @@ bool Executable::run_instruction(Instruction& instruction) {
   } else {
     run_kernel(instruction);
   }
-  if (!node.is_host() && call_listener() != nullptr) [[unlikely]] tell_listener(instruction);
+  if (!node.is_host() && call_listener() != nullptr) [[unlikely]]
+    tell_listener(instruction);
   let_go(instruction);
   return true;
 }
@@ -239,7 +240,8 @@ void Executable::tell_listener(const Instruction& instruction) const {
     CallId& call = names.back().call;
     if (call.op.empty()) call = {.path = node.path, .op = node.op->name};
   }
-  call_listener()->on_finished({*node.op, instruction.inputs, node.attrs, outputs, names});
+  call_listener()->on_finished({*node.op, instruction.inputs, node.attrs, outputs, names,
+                                program_.values[node.outputs[0]].joined});
 }
 
 // Makes a view or the copy of a parameter. This queues no work if the copy exists already.

@@ -60,6 +60,15 @@ std::vector<std::vector<std::size_t>> readers(const Program& program) {
   return result;
 }
 
+void join_calls(Program& program, ValueId between, ValueId result) {
+  const Value& inner = program.values[between];
+  if (inner.made_by.call.op.empty()) return;
+  std::vector<CallId> joined = inner.joined;
+  joined.push_back(inner.made_by.call);
+  std::vector<CallId>& all = program.values[result].joined;
+  all.insert(all.begin(), joined.begin(), joined.end());
+}
+
 void replace_uses(Program& program, ValueId from, ValueId to) {
   for (Node& node : program.nodes) {
     std::ranges::replace(node.inputs, from, to);

@@ -53,6 +53,8 @@ struct Value {
   // The call that made it when the step was captured, which passes keep. Without an operation for
   // values that passes have added.
   ResultId made_by{};
+  // Calls that the maker's kernel does on the way, first to last, without writing their results.
+  std::vector<CallId> joined{};
   Tensor tensor{};     // for a state in a program that can run; undefined in a parsed program
 };
 
@@ -128,6 +130,9 @@ inline constexpr std::size_t kNoNode = ~std::size_t{0};
 std::vector<std::size_t> makers(const Program& program);
 // For each value, the nodes that read it, in order, once for each input.
 std::vector<std::vector<std::size_t>> readers(const Program& program);
+
+// Notes that the node that made `between` makes `result` instead, for which it does both calls.
+void join_calls(Program& program, ValueId between, ValueId result);
 
 // Replaces all uses of `from`, by nodes and as an output of the program, by `to`.
 void replace_uses(Program& program, ValueId from, ValueId to);

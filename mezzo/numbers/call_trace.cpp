@@ -67,6 +67,11 @@ void CallTrace::add(const amp::ObservedStepCall& call) {
     return;
   }
   TracedStepCall traced{.id = call.results[0].call};
+  if (!call.joined.empty()) {
+    traced.id = call.joined.front();
+    for (const CallId& more : call.joined.subspan(1)) traced.and_then += more.text() + ", ";
+    traced.and_then += call.results[0].call.text();
+  }
   for (const Tensor* input : call.inputs) {
     if (!input->defined()) continue;
     // The elements that a change has replaced are those of its output now.

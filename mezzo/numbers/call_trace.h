@@ -31,7 +31,10 @@ struct Operand {
 };
 
 struct TracedStepCall {
+  // In a captured step a kernel may do several calls, and only the last result is written: then
+  // this is the first of them, where its numbers begin.
   CallId id{};
+  std::string and_then{};         // the names of the others: `relu#1`; empty if there are none
   std::vector<Operand> inputs{};  // those that are defined
   std::vector<Operand> outputs{};
 

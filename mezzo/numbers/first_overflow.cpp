@@ -42,9 +42,10 @@ std::string OverflowFinding::text() const {
                   " every call's result is finite here: a sum of gradients is not, over parts of a "
                   "batch or over processes, or their norm");
   }
-  return concat("first overflow: ", call.text(), " (", call.is_backward() ? "backward" : "forward",
-                ", call ", index + 1, " of ", calls, " of step ", step, "): ", cause.what, ". ",
-                cause.advice);
+  const std::string together = and_then.empty() ? "" : concat(", together with ", and_then);
+  return concat("first overflow: ", call.text(), together, " (",
+                call.is_backward() ? "backward" : "forward", ", call ", index + 1, " of ", calls,
+                " of step ", step, "): ", cause.what, ". ", cause.advice);
 }
 
 FirstOverflow::FirstOverflow(nn::Module& net, Options options)
@@ -60,7 +61,8 @@ bool FirstOverflow::begin_step(double /*scale*/) {
 }
 
 bool FirstOverflow::begin_replay(const amp::TrainStepResult& result, const Batch& batch) {
-  if (static_cast<std::int64_t>(findings_.size()) >= options_.most) return false;
+  if (looked_at_ == options_.most) return false;
+  ++looked_at_;
   scale_ = result.scale;
   trace_.clear();
   for (const NamedTensor& entry : net_.state()) {
@@ -82,11 +84,16 @@ void FirstOverflow::end_calls() {
   if (const auto origin = trace_.origin()) {
     const TracedStepCall& call = trace_.calls()[*origin];
     finding.call = call.id;
+    finding.and_then = call.and_then;
     finding.index = *origin;
     finding.cause = cause_of(call, trace_.calls(), facts());
     finding.chain = chain_to(*origin, trace_.calls());
   }
   trace_.clear();
+  const bool is_known = std::ranges::any_of(findings_, [&](const OverflowFinding& known) {
+    return known.call == finding.call && known.cause.kind == finding.cause.kind;
+  });
+  if (is_known) return;
   findings_.push_back(std::move(finding));
   if (options_.on_found) options_.on_found(findings_.back());
 }

@@ -21,8 +21,9 @@ struct OverflowFinding {
   // The call; empty if every call's result was finite, as when the gradients of another process
   // were not.
   CallId call{};
-  std::size_t index = 0;  // among the step's calls, views not counted
-  std::size_t calls = 0;  // their number
+  std::string and_then{};  // the calls that its kernel does with it, in a captured step
+  std::size_t index = 0;   // among the step's calls, views not counted
+  std::size_t calls = 0;   // their number
   OverflowCause cause{};
   // The calls that led to it, the nearest last, and the call itself.
   std::vector<TracedStepCall> chain{};
@@ -45,7 +46,7 @@ struct OverflowFinding {
 class FirstOverflow final : public amp::StepObserver {
  public:
   struct Options {
-    // Called for each skipped step that is looked at.
+    // Called for each finding: a call that goes bad in the same way as before is not found again.
     std::function<void(const OverflowFinding&)> on_found{};
     // The number of skipped steps that are looked at; later ones cost nothing. A dynamic loss scale
     // that begins too high alone skips some.
@@ -75,6 +76,7 @@ class FirstOverflow final : public amp::StepObserver {
   CallTrace trace_;
   std::vector<OverflowFinding> findings_;
   std::int64_t step_ = 0;
+  std::int64_t looked_at_ = 0;  // skipped steps
   double scale_ = 1;
 };
 

@@ -39,8 +39,8 @@ struct OverflowCause {
 OverflowCause cause_of(const TracedStepCall& call, const std::vector<TracedStepCall>& calls,
                        const StepFacts& facts);
 
-// `conv1: conv2d`, `the parameter fc.weight`, `input 0 of the batch`, or for anything else `a tensor
-// from outside of the step`.
+// `conv1: conv2d`, `the parameter fc.weight`, `input 0 of the batch`, or for anything else `a
+// tensor from outside of the step`.
 std::string source_text(const Operand& operand, const std::vector<TracedStepCall>& calls);
 
 }  // namespace mezzo::numbers

@@ -19,6 +19,7 @@ TEST_F(Command, TheFirstOverflowIsNamedInEveryMode) {
                    path("page"), " --histogram-every 0"));
     ASSERT_EQ(outcome.status, 0) << outcome.errors;
     EXPECT_THAT(outcome.output, StartsWith("first overflow: "));
+    EXPECT_THAT(outcome.output, StartsWith("first overflow: fc"));  // also where ReLU is joined
     EXPECT_THAT(outcome.output, HasSubstr("lower the learning rate (--lr)"));
     std::vector<Json> found;
     for (const Json& event : read_events("log")) {

@@ -48,6 +48,7 @@ std::size_t fuse_activation(Program& program) {
     Node& product = program.nodes[maker];
     if (!activate(product, *activation)) continue;
     product.outputs = program.nodes[i].outputs;
+    join_calls(program, between, product.outputs[0]);
     product.path = program.nodes[i].path;
     is_gone[i] = true;
   }

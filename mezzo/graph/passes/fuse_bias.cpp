@@ -40,6 +40,7 @@ class BiasFuser {
     fused.inputs.resize(kBias + 1, kNoValue);
     fused.inputs[kBias] = bias;
     fused.outputs = std::move(sum.outputs);
+    join_calls(program_, between, fused.outputs[0]);
     fused.path = sum.path;
     sum = std::move(fused);
     is_gone_[product] = true;

@@ -69,6 +69,7 @@ class ForwardFuser : public NormFuser {
   bool fuse_relu(std::size_t relu) {
     const std::size_t norm = norm_for(node(relu).inputs[0], relu);
     if (norm == kNoNode) return false;
+    join_calls(program_, node(norm).outputs[0], node(relu).outputs[0]);
     take_over(norm, relu);
     return true;
   }
@@ -98,6 +99,8 @@ class ForwardFuser : public NormFuser {
     node(norm).inputs.resize(FusedIn::kResidual + 1, kNoValue);
     node(norm).inputs[FusedIn::kResidual] = residual;
     is_gone_[add] = true;
+    join_calls(program_, node(norm).outputs[0], node(add).outputs[0]);
+    join_calls(program_, node(add).outputs[0], node(relu).outputs[0]);
     take_over(norm, relu);
     return true;
   }

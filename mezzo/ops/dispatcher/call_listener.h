@@ -19,6 +19,8 @@ struct FinishedCall {
   // at the capture. A kernel that does the work of several calls has the results of some of them.
   // Empty for calls that are made now: see nn/call_names.h.
   std::span<const ResultId> names{};
+  // Calls that the same kernel does on the way to the first output, first to last.
+  std::span<const CallId> joined{};
 };
 
 class CallListener {

@@ -116,7 +116,7 @@ TEST(FirstOverflow, AStepThatIsNotSkippedIsNotLookedAt) {
   EXPECT_TRUE(watched.overflow.findings().empty());
 }
 
-TEST(FirstOverflow, StopsAfterSoManyFindings) {
+TEST(FirstOverflow, FindsTheSameOnceAndStopsAfterSoManySteps) {
   FaultyNet net(same);
   std::int64_t told = 0;
   FirstOverflow overflow(net, {.on_found = [&](const OverflowFinding&) { ++told; }, .most = 2});
@@ -127,8 +127,12 @@ TEST(FirstOverflow, StopsAfterSoManyFindings) {
   overflow.set_steps_before(10);
   const Tensor bad = full({3, 4}, std::nan(""));
   for (int i = 0; i < 5; ++i) step(bad, from_values<std::int64_t>({0, 1, 2}, {3}));
-  EXPECT_EQ(told, 2);
-  EXPECT_EQ(overflow.findings().at(1).step, 12);
+  EXPECT_EQ(told, 1);
+  EXPECT_EQ(overflow.findings().at(0).step, 11);
+  // Another fault, in the third skipped step or later, is not looked at any more.
+  net.first_weight().mutable_data<float>()[0] = std::numeric_limits<float>::infinity();
+  step(full({3, 4}, 1), from_values<std::int64_t>({0, 1, 2}, {3}));
+  EXPECT_EQ(told, 1);
 }
 
 TEST(FirstOverflow, GradientsBeyondF16AreTheLossScales) {
