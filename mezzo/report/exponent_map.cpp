@@ -155,6 +155,10 @@ class HeatMap {
     const double y = y_of(row) + 11;
     const std::int64_t total = histogram.counts.total();
     if (total == 0) return;
+    if (histogram.counts.zeros() < total && histogram.counts.finite_nonzero() == 0) {
+      svg_.text({kMapRight, y}, "infinite or NaN", {});
+      return;
+    }
     const double zeros = static_cast<double>(histogram.counts.zeros()) / static_cast<double>(total);
     svg_.text({kZero, y}, short_part(zeros), {});
     svg_.text({kOutside, y}, short_part(outside_f16(histogram, 1)), {});

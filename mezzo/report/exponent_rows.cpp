@@ -19,9 +19,10 @@ constexpr std::size_t kMostAffected = 24;
 constexpr std::size_t kMostRows = 400;  // 450 bytes each
 
 // How much f16 without scaling affects a histogram, for comparing: first what it loses, then what
-// keeps fewer bits.
+// keeps fewer bits, and last whether there is anything to show.
 auto effect_of(const GradientHistogram& histogram) {
-  return std::tuple(outside_f16(histogram, 1), histogram.subnormal_in(DType::kF16));
+  return std::tuple(outside_f16(histogram, 1), histogram.subnormal_in(DType::kF16),
+                    histogram.counts.finite_nonzero() > 0);
 }
 
 // So many of them that f16 affects most, in their order.

@@ -15,9 +15,9 @@
 namespace mezzo::report {
 namespace {
 
-constexpr double kHeight = 250;
+constexpr double kHeight = 236;
 constexpr double kTop = 12;
-constexpr double kBottom = kHeight - 40;
+constexpr double kBottom = kHeight - 26;
 constexpr std::size_t kMostPoints = 360;
 // Without a common divisor: thirty series have different looks.
 constexpr int kColours = 6;
@@ -104,14 +104,15 @@ class Drawing {
       plot_.line({0, y}, {kPlotWidth, y}, "grid");
       plot_.side_text(y + 4, tick.text);
     }
-    bool is_between = false;  // narrow pages show every second one
-    for (const Tick& tick : x_.ticks(8, 1)) {
+    const std::vector<Tick> ticks = x_.ticks(8, 1);
+    bool is_between = false;  // narrow pages show every second one of many
+    for (const Tick& tick : ticks) {
       plot_.text({x_.place(tick.value), kBottom + 17}, tick.text,
                  is_between ? "tick between" : "tick");
-      is_between = !is_between;
+      is_between = !is_between && ticks.size() > 4;
     }
     plot_.line({0, kBottom}, {kPlotWidth, kBottom}, "axis");
-    plot_.text({kPlotWidth, kBottom + 34}, chart_.x_label, "tick", Anchor::kEnd);
+    plot_.side_text(kBottom + 17, chart_.x_label);
   }
 
   // Marks that cannot be distinguished are drawn once. Very many are lines without titles.

@@ -44,8 +44,8 @@ nav a:hover { text-decoration: underline; }
 .figures dd { font-size: 1.3125rem; font-weight: 600; line-height: 1.3; letter-spacing: -.01em;
   font-variant-numeric: tabular-nums; }
 .figures small { display: block; font-size: .75rem; font-weight: 400; letter-spacing: 0; }
-.verdict p { margin: .35rem 0; overflow-wrap: anywhere; }
-.verdict p:first-child { font-weight: 600; }
+.verdict p { margin: .35rem 0; font-size: .9375rem; overflow-wrap: anywhere; }
+.verdict p:first-child { font-weight: 600; font-size: 1rem; }
 .facts { display: grid; grid-template-columns: repeat(auto-fill, minmax(min(14rem, 100%), 1fr));
   gap: .3rem 1.5rem; margin: .5rem 0 0; font-size: .875rem; }
 .facts div { border-top: 1px solid var(--edge); padding-top: .25rem; }
@@ -91,7 +91,7 @@ svg text { fill: var(--soft); font-size: 12px; font-variant-numeric: tabular-num
 i.kept { background: var(--kept); } i.weak { background: var(--weak); }
 i.lost { background: var(--lost); } i.over { background: var(--over); }
 
-.wide { overflow-x: auto; } .wide > svg { min-width: 44rem; }
+.wide { overflow-x: auto; } .wide > svg { min-width: 44rem; max-width: 54rem; }
 table { border-collapse: collapse; font-size: .8125rem; line-height: 1.4; width: 100%; }
 caption { position: absolute; width: 1px; height: 1px; overflow: hidden; clip-path: inset(50%); }
 th, td { text-align: left; padding: .28rem .9rem .28rem 0; border-bottom: 1px solid var(--edge);
@@ -107,6 +107,8 @@ details { margin: .5rem 0 0; }
 
 @media (max-width: 40rem) {
   .between { display: none; } .figures { grid-template-columns: repeat(2, minmax(0, 1fr)); }
+  .facts { gap: 0; } .facts div { display: grid; grid-template-columns: 7.5rem minmax(0, 1fr);
+    padding: .2rem 0; } .facts dt { font-size: .8125rem; }
   .figures dd { font-size: 1.125rem; } h1 { font-size: 1.375rem; } body { font-size: 15px; }
 }
 @media (min-width: 76rem) {
@@ -122,8 +124,8 @@ details { margin: .5rem 0 0; }
   @page { margin: 15mm; }
   body { display: block; font-size: 10.5pt; } header, main { max-width: none; padding: 0; }
   nav, .skip { display: none; }
-  figure, .figures, .verdict, tr, svg { break-inside: avoid; }
-  h1, h2, h3, h4, .note { break-after: avoid; } article { break-before: page; }
+  figure, .figures, .verdict, .facts div, tr, svg, p { break-inside: avoid; }
+  h1, h2, h3, h4, thead, .note { break-after: avoid; } article { break-before: page; }
   thead { display: table-header-group; }
   .wide { overflow: visible; } .wide > svg { min-width: 0; }
   thead th { white-space: normal; } table { font-size: 8.5pt; } th, td { overflow-wrap: anywhere; }

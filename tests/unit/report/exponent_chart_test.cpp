@@ -119,6 +119,14 @@ TEST(ExponentHeatMap, ManyRowsStaySmall) {
   EXPECT_LT(svg.size(), 100'000U);
 }
 
+TEST(ExponentHeatMap, ARowWithoutFiniteValuesSaysWhy) {
+  const std::vector<amp::GradientHistogram> histograms{histogram_of("a", {kInf, kNan, 0}),
+                                                       histogram_of("b", {0, 0})};
+  const std::string svg = heat_map_to_svg(histograms, {});
+  expect_sound(svg);
+  EXPECT_EQ(count_of_text(svg, ">infinite or NaN<"), 1U);
+}
+
 TEST(ExponentHeatMap, SaysInWordsWhatItShows) {
   const std::vector<amp::GradientHistogram> histograms{histogram_of("a", {1, 0x1p-30F}),
                                                        histogram_of("b", {0x1p-2F})};

@@ -83,6 +83,12 @@ TEST(LineChart, SaysInWordsWhatItShows) {
   EXPECT_THAT(several, Not(HasSubstr("figcaption")));
 }
 
+// Those between others are hidden on narrow pages.
+TEST(LineChart, FewTicksAreShownAtAnyWidth) {
+  EXPECT_THAT(to_svg({.series = {line(2)}}), Not(HasSubstr("tick between")));
+  EXPECT_THAT(to_svg({.series = {line(100)}}), HasSubstr("tick between"));
+}
+
 TEST(LineChart, VeryManyMarksStaySmall) {
   LineChart chart{.series = {line(10'000)}};
   for (int i = 0; i < 10'000; ++i) chart.marks.push_back({.x = 1.0 * i, .title = "skipped"});

@@ -122,7 +122,7 @@ TEST(Page, LeavesOutWhatThereIsNot) {
   for (const char* absent : {"Loss scale", "<h3>Skipped", "gradients", "plan", "First batch"}) {
     EXPECT_THAT(html.substr(html.find("<main")), Not(HasSubstr(absent))) << absent;
   }
-  expect_sound(to_html({}));
+  expect_sound(to_html(Report{}));
   expect_sound(to_html({.title = "", .runs = {RunData()}}));
 }
 

@@ -27,7 +27,7 @@ TEST(Structure, OfSeveralRuns) {
 }
 
 TEST(Structure, OfNothing) {
-  expect_usable(to_html({}));
+  expect_usable(to_html(Report{}));
   expect_usable(to_html({.title = "t", .runs = {RunData()}}));
 }
 
