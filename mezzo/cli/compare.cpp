@@ -134,7 +134,8 @@ void run_compare(CompareOptions options) {
   const auto processes = share_work(options);
   for (train::RunOptions& run : runs) run.processes = processes.get();
   apply_machine_options(options);
-  RunReport report(report_title(runs.front().model, runs.front().data), options.report);
+  RunReport report(report_title(runs.front().model, runs.front().data), options.report,
+                   runs.size());
   const train::DataPair data = train::open_data(runs.front());
   for (train::RunOptions& run : runs) {
     fit_epochs(options, train::examples_per_epoch(run, data), run);
@@ -160,7 +161,11 @@ void run_compare(CompareOptions options) {
     // The results of finished runs are kept.
     const bool is_first = rows.size() == 1;
     print_rows();
-    if (!is_first) write_in_spite([&] { logs.report.write(); });
+    if (is_first) {
+      logs.report.end_in_spite();
+    } else {
+      write_in_spite([&] { logs.report.write(); });
+    }
     distributed::meet_in_failure(*processes);
     if (is_first) throw;
     on_the_way([] { throw; });

@@ -8,10 +8,14 @@
 #include <fmt/ranges.h>
 
 #include "mezzo/amp/plan.h"
+#include "mezzo/cli/failures.h"
 #include "mezzo/cli/first_pictures.h"
 #include "mezzo/cli/plan_table.h"
 #include "mezzo/cli/progress.h"
+#include "mezzo/cli/table.h"
 #include "mezzo/core/cpu.h"
+#include "mezzo/core/device_backend.h"
+#include "mezzo/core/log.h"
 #include "mezzo/core/parallel.h"
 #include "mezzo/io/png.h"
 #include "mezzo/nn/freeze.h"
@@ -155,6 +159,12 @@ std::vector<std::string> labels_of(const data::Batch& batch, const data::Dataset
   return texts;
 }
 
+void take_counts(const amp::GradientStatistics& statistics, report::RunData& run) {
+  run.gradients = statistics.total();
+  run.activation_gradients = statistics.total_activations();
+  run.counted_steps = statistics.counted_steps();
+}
+
 report::Table table_of(const PlanCells& cells) {
   return {.header = cells.front(), .rows = {cells.begin() + 1, cells.end()}};
 }
@@ -175,8 +185,10 @@ std::string report_title(const std::string& name, const std::string& data) {
   return fmt::format("{} on {}{}", name, kind, end);
 }
 
-RunReport::RunReport(std::string title, const std::string& path) : path_(path) {
+RunReport::RunReport(std::string title, const std::string& path, std::size_t total_runs)
+    : path_(path) {
   report_.title = std::move(title);
+  report_.total_runs = total_runs;
   if (is_wanted()) report::check_writable(path_);
 }
 
@@ -198,14 +210,41 @@ void RunReport::begin(const std::string& name, const train::RunOptions& options,
   add_left_out(data.test.get(), "test", run.configuration);
   const std::string frozen = nn::describe_frozen(*net);
   if (!frozen.empty()) run.configuration.emplace_back("frozen", frozen);
+  device_ = options.device;
   report_.runs.push_back(std::move(run));
 }
 
-void RunReport::write() const {
-  if (is_wanted()) report::write_page(path_, report_);
+void RunReport::write() {
+  if (!is_wanted()) return;
+  for (report::RunData& run : report_.runs) run.is_running = false;
+  report::write_page(path_, report_);
 }
 
-void ReportObserver::on_start(std::int64_t total_steps) { next_.on_start(total_steps); }
+void RunReport::refresh_now(const std::function<void()>& complete) {
+  const auto begin = report::RefreshPace::Clock::now();
+  complete();
+  run().is_running = true;
+  try {
+    report::write_page(path_, report_);
+    has_page_ = true;
+  } catch (const Error& error) {
+    if (!std::exchange(has_warned_, true)) {
+      logging::write(logging::Topic::kWarning, error.what(),
+                     ". The run goes on; its page is tried again, and at its end");
+    }
+  }
+  run().is_running = false;
+  pace_.wrote(begin, report::RefreshPace::Clock::now());
+}
+
+void RunReport::end_in_spite() {
+  if (has_page_) write_in_spite([&] { write(); });
+}
+
+void ReportObserver::on_start(std::int64_t total_steps) {
+  if (report_.is_wanted()) report_.run().total_steps = total_steps;
+  next_.on_start(total_steps);
+}
 
 void ReportObserver::on_resume(const std::string& path, std::int64_t step) {
   if (report_.is_wanted()) report_.run().resumed_after = step;
@@ -238,9 +277,26 @@ void ReportObserver::on_step(const train::StepEvent& event) {
                                    .skipped = event.report.skipped,
                                    .grad_norm = event.report.grad_norm,
                                    .nonfinite_loss = event.report.nonfinite_loss,
-                                   .culprit = event.report.first_bad});
+                                   .culprit = event.report.first_bad,
+                                   .ms = event.report.total_ms()});
+    note_memory();
   }
   next_.on_step(event);
+  refresh();
+}
+
+void ReportObserver::note_memory() {
+  const std::int64_t peak = memory_stats(report_.device()).peak_bytes;
+  if (peak <= peak_bytes_) return;
+  peak_bytes_ = peak;
+  report_.run().peak_memory = format_bytes(peak);
+}
+
+// Of the counts, only a page needs a copy.
+void ReportObserver::refresh() {
+  report_.refresh([&](report::RunData& run) {
+    if (statistics_ != nullptr) take_counts(*statistics_, run);
+  });
 }
 
 void ReportObserver::on_epoch(const train::EpochEvent& event) {
@@ -253,11 +309,13 @@ void ReportObserver::on_epoch(const train::EpochEvent& event) {
   }
   add(step_, event.test);
   next_.on_epoch(event);
+  refresh();
 }
 
 void ReportObserver::on_evaluation(const train::EvaluationEvent& event) {
   add(event.step, event.test);
   next_.on_evaluation(event);
+  refresh();
 }
 
 void ReportObserver::add(std::int64_t step, const train::Evaluation& test) {
@@ -288,13 +346,14 @@ void ReportObserver::on_first_overflow(const numbers::OverflowFinding& finding) 
   next_.on_first_overflow(finding);
 }
 
+void ReportObserver::on_counting(const amp::GradientStatistics& statistics) {
+  statistics_ = &statistics;
+  next_.on_counting(statistics);
+}
+
 void ReportObserver::on_gradients(const amp::GradientStatistics& statistics) {
-  if (report_.is_wanted()) {
-    report::RunData& run = report_.run();
-    run.gradients = statistics.total();
-    run.activation_gradients = statistics.total_activations();
-    run.counted_steps = statistics.counted_steps();
-  }
+  statistics_ = nullptr;
+  if (report_.is_wanted()) take_counts(statistics, report_.run());
   next_.on_gradients(statistics);
 }
 

@@ -63,7 +63,7 @@ void check_files(const TrainOptions& options) {
 
 // Writes the weights and the page. If one cannot be written, the other still is, and then the error
 // is thrown.
-void write_both(const std::string& save, const nn::Module& trained, const RunReport& report) {
+void write_both(const std::string& save, const nn::Module& trained, RunReport& report) {
   try {
     if (!save.empty()) io::write_safetensors(save, models::to_weight_file(trained));
   } catch (const Error&) {
@@ -104,7 +104,11 @@ void run_train(TrainOptions options) {
     json.write(result.stopped ? stopped_event(result) : result_event(run, result, true));
   } catch (...) {
     // The completed steps are saved even though something failed after them.
-    if (trained != nullptr) write_in_spite([&] { write_both(options.save, *trained, report); });
+    if (trained != nullptr) {
+      write_in_spite([&] { write_both(options.save, *trained, report); });
+    } else {
+      report.end_in_spite();
+    }
     distributed::meet_in_failure(*processes);
     throw;
   }

@@ -102,7 +102,7 @@ std::vector<Tick> Axis::log2_ticks(int count) const {
   const int every = std::max(1, static_cast<int>(std::ceil((high_ - low_) / count)));
   std::vector<Tick> result;
   for (int exponent = static_cast<int>(std::ceil(low_)); exponent <= high_; exponent += every) {
-    result.push_back({std::exp2(exponent), concat("2^", exponent)});
+    result.push_back({std::exp2(exponent), power_of_two(exponent)});
   }
   return result;
 }

@@ -36,12 +36,23 @@ std::string note(std::string_view text) {
 
 std::string figure(std::string_view html) { return concat("<figure>\n", html, "</figure>\n"); }
 
+std::string wide(std::string_view html, std::string_view label) {
+  return concat("<div class=\"wide\" tabindex=\"0\" role=\"group\" aria-label=\"", escape(label),
+                "\">\n", html, "</div>\n");
+}
+
 std::string table(const Table& content, std::string_view caption) {
-  std::string html = concat("<div class=\"wide\" tabindex=\"0\" role=\"group\" aria-label=\"",
-                            escape(caption), "\"><table>\n<caption>", escape(caption),
-                            "</caption>\n<thead>", head_row(content.header), "</thead>\n<tbody>\n");
+  std::string html = concat("<table>\n<caption>", escape(caption), "</caption>\n<thead>",
+                            head_row(content.header), "</thead>\n<tbody>\n");
   for (const auto& row : content.rows) html += body_row(row);
-  return html + "</tbody></table></div>\n";
+  return wide(html + "</tbody></table>\n", caption);
+}
+
+std::string table_folded_if_long(const Table& content, std::string_view caption) {
+  constexpr std::size_t kMostRows = 24;
+  std::string html = table(content, caption);
+  if (content.rows.size() <= kMostRows) return html;
+  return details(concat(caption, ": ", count_of(std::ssize(content.rows), "row")), html);
 }
 
 std::string details(std::string_view summary, std::string_view html) {

@@ -18,9 +18,15 @@ std::string note(std::string_view text);
 // A chart or a picture in a frame of its own.
 std::string figure(std::string_view html);
 
+// What may be wider than the page: it scrolls within its own box, also by the keyboard. The label
+// says what is in it.
+std::string wide(std::string_view html, std::string_view label);
+
 // A table, which scrolls within its own box where it is wider than the page. The caption says what
 // the rows are; it is not drawn, since a heading stands above every table.
 std::string table(const Table& content, std::string_view caption);
+// The same, but folded where it has many rows.
+std::string table_folded_if_long(const Table& content, std::string_view caption);
 
 // A part that is folded until the reader opens it by its summary.
 std::string details(std::string_view summary, std::string_view html);

@@ -2,23 +2,26 @@
 
 #include <algorithm>
 #include <cmath>
-#include <iterator>
 #include <limits>
 #include <span>
 
 #include "mezzo/core/error.h"
 #include "mezzo/core/math.h"
+#include "mezzo/report/chart_words.h"
+#include "mezzo/report/html.h"
+#include "mezzo/report/plot.h"
+#include "mezzo/report/text.h"
 
 namespace mezzo::report {
 namespace {
 
-constexpr double kHeight = 260;
-constexpr double kLeft = 62;
-constexpr double kRight = kChartWidth - 12;
-constexpr double kTop = 14;
-constexpr double kBottom = kHeight - 40;
+constexpr double kHeight = 236;
+constexpr double kTop = 12;
+constexpr double kBottom = kHeight - 26;
 constexpr std::size_t kMostPoints = 360;
+// Without a common divisor: thirty series have different looks.
 constexpr int kColours = 6;
+constexpr int kStrokes = 5;
 
 struct Range {
   double low = std::numeric_limits<double>::infinity();
@@ -61,70 +64,71 @@ std::vector<Bucket> buckets_of(std::span<const Point> points) {
   return buckets;
 }
 
-// Where the entries of a legend begin, row by row beside the name of the axis. Empty for one
-// series.
-std::vector<Point> legend_places(const std::vector<Series>& series) {
-  constexpr double kRow = 18;
-  constexpr double kAxisName = 50;
-  std::vector<Point> places;
-  if (series.size() < 2) return places;
-  Point place{kLeft + 10, kBottom + 30};
-  for (const Series& one : series) {
-    const double width = 44 + 6.6 * static_cast<double>(one.name.size());
-    const bool is_first = place.x == kLeft + 10;
-    if (!is_first && place.x + width > kRight - kAxisName) place = {kLeft + 10, place.y + kRow};
-    places.push_back(place);
-    place.x += width;
+// Each series has a colour and a stroke, so that no two look alike even without colours.
+std::string look_of(std::size_t i) { return concat("c", i % kColours, " s", i % kStrokes); }
+
+// The names of several series, each beside a piece of its line and before its last value.
+std::string legend_of(const LineChart& chart) {
+  if (chart.series.size() < 2) return {};
+  std::string html = "<ul class=\"legend\">\n";
+  for (std::size_t i = 0; i < chart.series.size(); ++i) {
+    const Series& series = chart.series[i];
+    const auto numbers = numbers_of(series);
+    html +=
+        concat("<li><svg width=\"26\" height=\"8\" aria-hidden=\"true\"><path d=\"M1 4h24\" ",
+               "class=\"line ", look_of(i), "\"/></svg>", escape(series.name),
+               numbers ? concat(" <b>", format_number(numbers->last.y), "</b>") : "", "</li>\n");
   }
-  return places;
+  return html + "</ul>\n";
 }
 
 class Drawing {
  public:
   Drawing(const LineChart& chart, Range x, Range y)
       : chart_(chart),
-        legend_(legend_places(chart.series)),
-        svg_(kChartWidth, legend_.empty() ? kHeight : legend_.back().y + kHeight - kBottom - 30,
-             chart.label),
-        x_(AxisKind::kLinear, x.low, x.high, kLeft, kRight),
+        plot_({.height = kHeight}, chart.label, description_of(chart)),
+        x_(AxisKind::kLinear, x.low, x.high, 0, kPlotWidth),
         y_(chart.y_axis, y.low, y.high, kBottom, kTop) {}
 
   std::string draw() {
     draw_axes();
     draw_marks();
     for (std::size_t i = 0; i < chart_.series.size(); ++i) draw_series(i);
-    draw_legend();
-    return svg_.take();
+    return plot_.take();
   }
 
  private:
-  // If there are more series than colours, the second round is dashed and the third dotted.
-  static std::string colour(std::size_t i) {
-    constexpr const char* kStrokes[] = {"", " dashed", " dotted"};
-    return concat("c", i % kColours, kStrokes[i / kColours % std::size(kStrokes)]);
-  }
-
   void draw_axes() {
     for (const Tick& tick : y_.ticks()) {
       const double y = y_.place(tick.value);
-      svg_.line({kLeft, y}, {kRight, y}, "grid");
-      svg_.text({kLeft - 8, y + 4}, tick.text, "tick", Anchor::kEnd);
+      plot_.line({0, y}, {kPlotWidth, y}, "grid");
+      plot_.side_text(y + 4, tick.text);
     }
-    for (const Tick& tick : x_.ticks(8, 1)) {
-      svg_.text({x_.place(tick.value), kBottom + 17}, tick.text, "tick", Anchor::kMiddle);
+    const std::vector<Tick> ticks = x_.ticks(8, 1);
+    bool is_between = false;  // narrow pages show every second one of many
+    for (const Tick& tick : ticks) {
+      plot_.text({x_.place(tick.value), kBottom + 17}, tick.text,
+                 is_between ? "tick between" : "tick");
+      is_between = !is_between && ticks.size() > 4;
     }
-    svg_.line({kLeft, kBottom}, {kRight, kBottom}, "axis");
-    svg_.text({kRight, kBottom + 34}, chart_.x_label, "tick", Anchor::kEnd);
+    plot_.line({0, kBottom}, {kPlotWidth, kBottom}, "axis");
+    plot_.side_text(kBottom + 17, chart_.x_label);
   }
 
-  // Marks that cannot be distinguished are drawn once.
+  // Marks that cannot be distinguished are drawn once. Very many are lines without titles.
   void draw_marks() {
-    double last = -1;
+    constexpr std::size_t kMostWithTitles = 40;
+    std::vector<double> places;
+    std::vector<const Mark*> drawn;
     for (const Mark& mark : chart_.marks) {
-      if (!x_.has(mark.x) || x_.place(mark.x) < last + 1) continue;
-      const double x = last = x_.place(mark.x);
-      svg_.line({x, kTop}, {x, kBottom}, "mark");
-      svg_.circle({x, kTop}, 3.5, "mark-dot", mark.title);
+      if (!x_.has(mark.x) || (!places.empty() && x_.place(mark.x) < places.back() + 2)) continue;
+      places.push_back(x_.place(mark.x));
+      drawn.push_back(&mark);
+    }
+    plot_.uprights(places, kTop, kBottom, "mark");
+    if (drawn.size() > kMostWithTitles) return;
+    for (std::size_t i = 0; i < drawn.size(); ++i) {
+      plot_.dot({places[i], kTop}, "mark-dot", drawn[i]->title);
     }
   }
 
@@ -145,8 +149,8 @@ class Drawing {
     const bool is_thinned = buckets.size() < series.points.size();
     std::size_t begin = 0;
     for (auto run = next_run(buckets, begin); !run.empty(); run = next_run(buckets, begin)) {
-      if (is_thinned) draw_band(run, colour(i));
-      draw_line(run, colour(i));
+      if (is_thinned) draw_band(run, concat("c", i % kColours));
+      draw_line(run, look_of(i));
     }
   }
 
@@ -158,7 +162,7 @@ class Drawing {
       const double low = y_.has(run[i].range.low) ? run[i].range.low : run[i].y;
       outline.push_back(place(run[i].x, low));
     }
-    svg_.path(outline, "band " + css_class, true);
+    plot_.path(outline, "band " + css_class, true);
   }
 
   void draw_line(std::span<const Bucket> run, const std::string& css_class) {
@@ -168,26 +172,17 @@ class Drawing {
       if (chart_.is_stepped && !line.empty()) line.push_back({point.x, line.back().y});
       line.push_back(point);
     }
-    svg_.path(line, "line " + css_class);
+    plot_.path(line, "line " + css_class);
     if (!chart_.has_dots && run.size() > 1) return;
     for (const Bucket& bucket : run) {
-      svg_.circle(place(bucket.x, bucket.y), 3.5, "dot " + css_class);
+      plot_.dot(place(bucket.x, bucket.y), "dot " + css_class);
     }
   }
 
   Point place(double x, double y) const { return {x_.place(x), y_.place(y)}; }
 
-  void draw_legend() {
-    for (std::size_t i = 0; i < legend_.size(); ++i) {
-      const auto [x, y] = legend_[i];
-      svg_.line({x, y}, {x + 18, y}, "line " + colour(i));
-      svg_.text({x + 24, y + 4}, chart_.series[i].name, "tick");
-    }
-  }
-
   const LineChart& chart_;
-  std::vector<Point> legend_;
-  Svg svg_;
+  Plot plot_;
   Axis x_;
   Axis y_;
 };
@@ -207,7 +202,9 @@ std::string to_svg(const LineChart& chart) {
   for (const Mark& mark : chart.marks) x.add(mark.x);
   if (chart.from_zero && chart.y_axis == AxisKind::kLinear) y.add(0);
   if (x.is_empty() || y.is_empty()) return "<p class=\"empty\">There is nothing to draw.</p>\n";
-  return Drawing(chart, x, y).draw();
+  const std::string caption = caption_of(chart);
+  return Drawing(chart, x, y).draw() + legend_of(chart) +
+         (caption.empty() ? "" : element("figcaption", caption));
 }
 
 AxisKind axis_for(const std::vector<Series>& series) {

@@ -29,10 +29,13 @@ struct LineChart {
   bool has_dots = false;
   std::vector<Series> series{};
   std::vector<Mark> marks{};
+  std::string mark_name{"skipped step"};  // what a mark stands for
 };
 
-// The drawing. Long series are averaged down to as many points as can be distinguished, over a band
-// from their smallest to their largest values. A chart without points says so.
+// The content of a figure: the drawing, the names of several series with their last values, and a
+// caption with the numbers that one looks for. Long series are averaged down to as many points as
+// can be distinguished, over a band from their smallest to their largest values. A chart without
+// points says so.
 std::string to_svg(const LineChart& chart);
 
 // kLog10 if all values are positive and span more than a factor of 20, which a linear axis would

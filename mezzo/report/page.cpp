@@ -1,12 +1,14 @@
 #include "mezzo/report/page.h"
 
 #include <span>
+#include <utility>
 
 #include "mezzo/core/error.h"
 #include "mezzo/io/atomic_file.h"
+#include "mezzo/report/document.h"
 #include "mezzo/report/html.h"
 #include "mezzo/report/sections/sections.h"
-#include "mezzo/report/style.h"
+#include "mezzo/report/status.h"
 
 namespace mezzo::report {
 namespace {
@@ -24,34 +26,41 @@ constexpr Section (*kSections[])(const RunData&) = {
     plan_section,
 };
 
-std::string run_sections(const RunData& run, const Place& place) {
-  std::string html;
-  for (const auto& section : kSections) html += to_html(section(run), place);
-  return html;
+std::vector<Section> sections_of(const RunData& run) {
+  std::vector<Section> sections;
+  for (const auto& section : kSections) sections.push_back(section(run));
+  return sections;
 }
 
-std::string body(const Report& report) {
-  if (report.runs.empty()) return {};
-  if (report.runs.size() == 1) return run_sections(report.runs.front(), {});
-  std::string html = to_html(comparison_section(report.runs), {});
+// Several runs: first side by side, then one after the other.
+void add_runs(const std::vector<RunData>& runs, Document& document) {
+  document.add({comparison_section(runs)}, {});
   std::size_t number = 0;
-  for (const RunData& run : report.runs) {
+  for (const RunData& run : runs) {
     const std::string id = concat("run-", ++number);
-    html += concat("<article id=\"", id, "\">\n", element("h2", run.name),
-                   run_sections(run, {.prefix = id + "-", .level = 3}), "</article>\n");
+    Document part;
+    part.add(sections_of(run), {.prefix = id + "-", .level = 3});
+    document.entries.push_back({.id = id, .title = run.name, .below = std::move(part.entries)});
+    document.html +=
+        concat("<article id=\"", id, "\">\n", element("h2", run.name), part.html, "</article>\n");
   }
-  return html;
 }
 
 }  // namespace
 
 std::string to_html(const Report& report) {
-  return concat("<!DOCTYPE html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\"/>\n",
-                "<meta name=\"viewport\" content=\"width=device-width, initial-scale=1\"/>\n",
-                element("title", report.title), "<style>", kStyle,
-                "</style>\n</head>\n<body>\n<header>\n", element("h1", report.title),
-                "<p class=\"sub\">mezzo training report</p>\n</header>\n<main id=\"content\">\n",
-                body(report), "</main>\n</body>\n</html>\n");
+  Document document{.title = report.title,
+                    .kind = "mezzo training report",
+                    .tab = tab_text(report),
+                    .status = status_text(report),
+                    .is_live = is_running(report)};
+  if (document.is_live) document.status += " This page is written anew as the run goes on.";
+  if (report.runs.size() == 1) {
+    document.add(sections_of(report.runs.front()), {});
+  } else if (!report.runs.empty()) {
+    add_runs(report.runs, document);
+  }
+  return to_html(document);
 }
 
 void write_page(const std::string& path, const Report& report) {

@@ -23,6 +23,7 @@ struct StepRecord {
   std::optional<double> grad_norm{};  // before clipping, if gradients are clipped
   bool nonfinite_loss = false;        // the reason why it was skipped; otherwise:
   std::string culprit{};              // the first parameter whose gradient was not finite
+  double ms = 0;                      // its time without the wait for its batch; 0: not measured
 };
 
 struct EpochRecord {
@@ -61,6 +62,9 @@ struct RunData {
   std::vector<Picture> first_batch{};  // as the network sees it; a part of a large batch
   std::int64_t batch_size = 0;         // of that batch
   std::int64_t resumed_after = 0;      // earlier steps, which this run did not record
+  std::int64_t total_steps = 0;        // that it is to have done at its end; 0: not known
+  bool is_running = false;             // the page is one of its state so far
+  std::string peak_memory{};           // of tensors: `812.4 MiB`; empty: not known
   std::vector<StepRecord> steps{};
   std::vector<EpochRecord> epochs{};
   std::vector<EvaluationRecord> evaluations{};

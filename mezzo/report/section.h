@@ -14,8 +14,8 @@ struct Part {
 };
 
 // What a section shows, without the level of its headings and the prefix of its id, which depend on
-// the page. A function `Section NAME_section(const RunData&)` makes one: sections/sections.h lists
-// them, and page.cpp has their order.
+// the page. A function `Section NAME_section(const RunData&)` makes one of a run's page:
+// sections/sections.h lists them, and page.cpp has their order.
 struct Section {
   std::string id{};     // `loss-scale`: lower case, unique among the sections of a run
   std::string title{};  // plain text, like the introduction

@@ -26,15 +26,16 @@ std::optional<double> best_scale(const RunData& run) {
 }
 
 std::string outcome(const RunData& run) {
-  std::string text = "The run did " + count_of(static_cast<std::int64_t>(run.steps.size()), "step");
+  std::string text = concat(run.is_running ? "So far, the run did " : "The run did ",
+                            count_of(static_cast<std::int64_t>(run.steps.size()), "step"));
   if (run.epochs.empty()) return text + ".";
   const EpochRecord& last = run.epochs.back();
   const std::string quality =
       run.has_accuracy ? concat("test accuracy of ", format_fixed(100 * last.accuracy, 2), " %")
                        : concat("test perplexity of ", format_fixed(std::exp(last.test_loss), 2));
   return concat(text, " in ", count_of(static_cast<std::int64_t>(run.epochs.size()), "epoch"),
-                " and ended with a ", quality, " and a test loss of ",
-                format_number(last.test_loss), ".");
+                run.is_running ? " and has come to a " : " and ended with a ", quality,
+                " and a test loss of ", format_number(last.test_loss), ".");
 }
 
 // A sentence about a loss that was not finite.

@@ -154,6 +154,7 @@ RunResult run(const RunOptions& options, const DataPair& data, RunObserver& obse
     if (trainer.statistics != nullptr) observer.on_gradients(*trainer.statistics);
     if (trained != nullptr) *trained = std::move(trainer.net);
   };
+  if (trainer.statistics != nullptr) observer.on_counting(*trainer.statistics);
   bool is_trained = false;
   RunResult result;
   try {

@@ -104,6 +104,9 @@ class RunObserver {
   virtual void on_start(std::int64_t /*total_steps*/) {}
   // Before on_start(), if the run resumes: from which checkpoint, and after how many steps.
   virtual void on_resume(const std::string& /*path*/, std::int64_t /*step*/) {}
+  // Before on_start(), if gradients will be counted: the counts of the run, which may be read in
+  // every later event until on_gradients().
+  virtual void on_counting(const amp::GradientStatistics& /*statistics*/) {}
   // Before the first step of this call, unless it reads tokens: its batch, on the host, and the set
   // that it comes from.
   virtual void on_first_batch(const data::Batch& /*batch*/, const data::Dataset& /*dataset*/) {}

@@ -95,6 +95,21 @@ TEST_F(Failures, FoldersOfLogsAreTriedBeforeTheFirstRun) {
   EXPECT_FALSE(fs::exists(path("new")));
 }
 
+// The page of its middle would otherwise say forever that the run goes on.
+TEST_F(Failures, ARunThatFailsInItsMiddleEndsItsPage) {
+  const std::string folder = path("run");
+  const std::string page = path("page");
+  // A page is due after two seconds. Some room in the pipe lets the next step write it.
+  const Outcome outcome =
+      train_with(concat("sleep 2.5; head -c 8192 >", path("some"), "; until [ -s ", page,
+                        " ]; do sleep 0.1; done; cp ", page, " ", path("middle"), "; rm -r ",
+                        folder, "; echo >", folder),
+                 concat("--checkpoint-every 850 --checkpoint-dir ", folder, " --report ", page));
+  EXPECT_EQ(outcome.status, 1);
+  EXPECT_THAT(read_text("middle"), HasSubstr("Running: step "));
+  EXPECT_THAT(read_text("page"), HasSubstr("Ended after step 850 of 900."));
+}
+
 // An unfinished training saves no weights.
 TEST_F(Failures, ARunThatFailsInItsMiddleSavesNothing) {
   const std::string folder = path("run");

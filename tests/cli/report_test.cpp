@@ -1,5 +1,9 @@
 // Tests --report: the page of a run.
+#include <algorithm>
+#include <iterator>
+
 #include <gmock/gmock.h>
+#include <sys/stat.h>
 
 #include "mezzo/core/error.h"
 #include "tests/cli/command.h"
@@ -53,6 +57,62 @@ TEST_F(Command, CompareWritesOneReportOfAllRuns) {
   for (const char* part : {"Comparison", "lenet5 O0/f32", "lenet5 O2/f16", "Parameter gradients"}) {
     EXPECT_THAT(page, HasSubstr(part));
   }
+}
+
+// Trains while a shell command runs in between. The log goes through a pipe, which is read further
+// only after that command, and which holds a small part of the steps.
+class LiveReport : public Command {
+ protected:
+  // In the command, $run is the number of the training's process.
+  Outcome train_with(const std::string& middle) const {
+    const std::string log = path("pipe");
+    EXPECT_EQ(mkfifo(log.c_str(), 0600), 0);
+    return run_line(concat("{ ", MEZZO_COMMAND, " train --model mlp --amp O0 --batch-size 8",
+                           " --histogram-every 1 --epochs 3 --steps 2000 --quiet --json ", log,
+                           " --report ", path("out/run.html"), " & run=$!; { read -r first; ",
+                           middle, "; cat >", path("rest"), "; } <", log, "; wait $run; }"));
+  }
+
+  // Waits until a page is due by report::RefreshPace, and lets the run do some steps: more of the
+  // log than the pipe holds, 64 KiB.
+  std::string due_page() const { return concat("sleep 2.5; head -c 70000 >", path("some")); }
+
+  void SetUp() override {
+    Command::SetUp();
+    fs::create_directory(folder_ / "out");
+  }
+};
+
+TEST_F(LiveReport, ThePageIsThereWhileTheRunGoesOn) {
+  const Outcome outcome =
+      train_with(concat(due_page(), "; cp ", path("out/run.html"), " ", path("middle.html")));
+  ASSERT_EQ(outcome.status, 0) << outcome.errors;
+  const std::string middle = read_text("middle.html");
+  for (const char* part : {"<meta http-equiv=\"refresh\" content=\"5\"/>", "Running: step ",
+                           " of 2000.", "So far, the run did ", "Parameter gradients", "</html>"}) {
+    EXPECT_THAT(middle, HasSubstr(part));
+  }
+  const std::string end = read_text("out/run.html");
+  EXPECT_THAT(end, HasSubstr("Finished after 2000 steps."));
+  EXPECT_THAT(end, testing::Not(HasSubstr("http-equiv")));
+}
+
+TEST_F(LiveReport, AKilledRunLeavesThePageOfItsLastState) {
+  train_with(due_page() + "; kill -9 $run");
+  const std::string page = read_text("out/run.html");
+  EXPECT_THAT(page, HasSubstr("Running: step "));
+  EXPECT_THAT(page, testing::EndsWith("</html>\n"));
+}
+
+TEST_F(LiveReport, APageThatCannotBeWrittenInTheMiddleIsOneWarning) {
+  const Outcome outcome =
+      train_with(concat("mv ", path("out"), " ", path("away"), "; ", due_page(), "; ", due_page(),
+                        "; mv ", path("away"), " ", path("out")));
+  ASSERT_EQ(outcome.status, 0) << outcome.errors;
+  EXPECT_EQ(std::ranges::count(outcome.errors, '\n'), 1) << outcome.errors;
+  EXPECT_THAT(outcome.errors, HasSubstr("mezzo warning: [report] "));
+  EXPECT_THAT(outcome.errors, HasSubstr("The run goes on"));
+  EXPECT_THAT(read_text("out/run.html"), HasSubstr("Finished after 2000 steps."));
 }
 
 }  // namespace

@@ -1,8 +1,8 @@
 #include <algorithm>
-#include <cmath>
 
 #include "mezzo/core/error.h"
 #include "mezzo/report/html.h"
+#include "mezzo/report/key_figures.h"
 #include "mezzo/report/sections/sections.h"
 #include "mezzo/report/step_charts.h"
 #include "mezzo/report/text.h"
@@ -11,22 +11,18 @@
 namespace mezzo::report {
 namespace {
 
-// The accuracy or the perplexity after the last epoch.
-std::string quality_text(const RunData& run) {
-  const EpochRecord& last = run.epochs.back();
-  return run.has_accuracy ? format_fixed(100 * last.accuracy, 2) + " %"
-                          : format_fixed(std::exp(last.test_loss), 2);
-}
-
 std::vector<std::string> comparison_row(const RunData& run) {
   const auto skipped = std::ranges::count_if(run.steps, &StepRecord::skipped);
   const bool has_test = !run.epochs.empty();
+  const auto ms = step_ms_of(run);
   const amp::GradientHistogram sum = amp::sum_of(run.gradients, "");
   return {run.name,
           has_test ? quality_text(run) : "",
           has_test ? format_number(run.epochs.back().test_loss) : "",
           std::to_string(run.steps.size()),
           std::to_string(skipped),
+          ms ? format_number(*ms, 3) : "",
+          run.peak_memory,
           sum.counts.finite_nonzero() > 0
               ? concat(format_part(sum.lost_in(DType::kF16)), " in ", counted_text(run))
               : ""};
@@ -39,7 +35,8 @@ Section comparison_section(const std::vector<RunData>& runs) {
   if (runs.size() < 2) return section;
   const bool has_accuracy = runs.front().has_accuracy;
   Table content{.header = {"run", has_accuracy ? "test accuracy" : "test perplexity", "test loss",
-                           "steps", "skipped", "gradients that f16 loses unscaled"}};
+                           "steps", "skipped", "ms/step", "peak memory",
+                           "gradients that f16 loses unscaled"}};
   for (const RunData& run : runs) content.rows.push_back(comparison_row(run));
   section.add(table(content, "The runs side by side"));
   section.add("Loss", loss_chart(runs));

@@ -1,5 +1,6 @@
 #include "mezzo/core/error.h"
 #include "mezzo/report/html.h"
+#include "mezzo/report/key_figures.h"
 #include "mezzo/report/sections/sections.h"
 #include "mezzo/report/text.h"
 #include "mezzo/report/verdict.h"
@@ -7,9 +8,24 @@
 namespace mezzo::report {
 namespace {
 
+std::string figures_list(const RunData& run) {
+  const std::vector<KeyFigure> figures = key_figures(run);
+  if (figures.empty()) return {};
+  std::string html = "<dl class=\"figures\">\n";
+  for (const KeyFigure& one : figures) {
+    html += concat("<div><dt>", escape(one.name), "</dt><dd>",
+                   escape(with_whole_percentages(one.value)),
+                   one.remark.empty() ? "" : concat("<small>", escape(one.remark), "</small>"),
+                   "</dd></div>\n");
+  }
+  return html + "</dl>\n";
+}
+
 std::string verdict_box(const RunData& run) {
+  const std::vector<std::string> sentences = verdict(run);
+  if (sentences.empty()) return {};
   std::string html = "<div class=\"verdict\">\n";
-  for (const std::string& sentence : verdict(run)) {
+  for (const std::string& sentence : sentences) {
     html += element("p", with_whole_percentages(sentence));
   }
   return html + "</div>\n";
@@ -37,6 +53,7 @@ std::string resume_note(const RunData& run) {
 Section summary_section(const RunData& run) {
   Section section{.id = "summary", .title = "Summary"};
   section.add(resume_note(run));
+  section.add(figures_list(run));
   section.add(verdict_box(run));
   section.add("Configuration", configuration(run));
   return section;

@@ -32,6 +32,14 @@ std::string lr_part(const RunData& run) {
   return figure(to_svg(chart));
 }
 
+std::string time_part(const RunData& run) {
+  if (never_changes(run, &StepRecord::ms)) return {};  // not measured
+  LineChart chart =
+      step_chart({&run, 1}, "Time of a step by step, in milliseconds", &StepRecord::ms);
+  chart.marks.clear();
+  return figure(to_svg(chart));
+}
+
 // The norms of gradients, if they are clipped.
 std::string norm_part(const RunData& run) {
   LineChart chart{.label = "Norm of the gradients before clipping, by step", .x_label = "step"};
@@ -77,7 +85,7 @@ std::string skipped_part(const RunData& run) {
                             format_number(step.loss), reason_of(step)});
   }
   if (skipped == 0) return {};
-  std::string html = table(content, "Skipped steps and what was not finite in them");
+  std::string html = table_folded_if_long(content, "Skipped steps and what was not finite in them");
   if (skipped > kMostRows) html += note(concat("and ", skipped - kMostRows, " more."));
   return html;
 }
@@ -93,6 +101,7 @@ Section training_section(const RunData& run) {
   section.add("Loss scale", scale_part(run));
   section.add("Skipped steps", skipped_part(run));
   section.add("Learning rate", lr_part(run));
+  section.add("Step time, in milliseconds", time_part(run));
   return section;
 }
 

@@ -41,7 +41,7 @@ TEST(Axis, TicksAreRound) {
   EXPECT_THAT(texts_of(Axis(AxisKind::kLog10, 0.1, 1, 0, 1)),
               ElementsAre("0.1", "0.2", "0.5", "1"));
   EXPECT_THAT(texts_of(Axis(AxisKind::kLog2, 1024, 65536, 0, 1), 3),
-              ElementsAre("2^10", "2^13", "2^16"));
+              ElementsAre("2¹⁰", "2¹³", "2¹⁶"));
 }
 
 TEST(Axis, WhatIsCountedHasWholeTicks) {

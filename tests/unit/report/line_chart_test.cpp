@@ -29,15 +29,15 @@ TEST(LineChart, DrawsEverySeriesAndNamesSeveral) {
   const std::string one = to_svg(chart);
   expect_sound(one);
   EXPECT_EQ(count_of_text(one, "class=\"line"), 1U);
-  EXPECT_THAT(one, Not(HasSubstr(">a<")));
+  EXPECT_THAT(one, Not(HasSubstr("</svg>a <b>")));
   chart.series.push_back({.name = "b<i>", .points = {{0, 1}, {5, 2}}});
   const std::string two = to_svg(chart);
   expect_sound(two);
-  EXPECT_THAT(two, HasSubstr(">a<"));
-  EXPECT_THAT(two, HasSubstr(">b&lt;i&gt;<"));
+  EXPECT_THAT(two, HasSubstr("</svg>a <b>"));
+  EXPECT_THAT(two, HasSubstr("</svg>b&lt;i&gt; <b>"));
 }
 
-TEST(LineChart, ALegendTooLongForALineGoesOnBelow) {
+TEST(LineChart, SeveralSeriesHaveALegend) {
   LineChart chart{.label = "loss", .x_label = "step"};
   for (int i = 0; i < 5; ++i) {
     chart.series.push_back(line(3));
@@ -45,21 +45,56 @@ TEST(LineChart, ALegendTooLongForALineGoesOnBelow) {
   }
   const std::string svg = to_svg(chart);
   expect_sound(svg);
-  EXPECT_THAT(svg, HasSubstr("viewBox=\"0 0 760 278\""));
-  EXPECT_THAT(svg, HasSubstr("x=\"96\" y=\"272\""));
-  chart.series.resize(4);
-  EXPECT_THAT(to_svg(chart), HasSubstr("viewBox=\"0 0 760 260\""));
+  EXPECT_EQ(count_of_text(svg, "<li>"), 5U);
+  chart.series.resize(1);
+  EXPECT_THAT(to_svg(chart), Not(HasSubstr("<li>")));
 }
 
-// As many colours as can be distinguished.
-TEST(LineChart, MoreSeriesThanColoursAreDashed) {
+// Neither in colour nor without.
+TEST(LineChart, NoTwoSeriesLookAlike) {
   LineChart chart{.label = "loss", .x_label = "step", .series = std::vector<Series>(13, line(3))};
   const std::string svg = to_svg(chart);
   expect_sound(svg);
-  for (const char* css_class : {"line c0", "line c5", "line c0 dashed", "line c0 dotted"}) {
+  for (const char* look : {"c0 s0", "c1 s1", "c5 s0", "c0 s1", "c0 s2"}) {
     // In the drawing and in the legend.
-    EXPECT_EQ(count_of_text(svg, concat("class=\"", css_class, "\"")), 2U) << css_class;
+    EXPECT_EQ(count_of_text(svg, concat("class=\"line ", look, "\"")), 2U) << look;
   }
+}
+
+TEST(LineChart, SaysInWordsWhatItShows) {
+  LineChart chart{.label = "Loss",
+                  .x_label = "step",
+                  .series = {{.name = "a", .points = {{1, 2}, {2, 4}, {3, kNan}, {4, 1}, {5, 3}}}},
+                  .marks = {{.x = 3, .title = "step 3 was skipped"}}};
+  const std::string one = to_svg(chart);
+  EXPECT_THAT(one,
+              HasSubstr("role=\"img\">\n<title>Loss</title>\n<desc>a: from 2 at step 1 to 3 at "
+                        "step 5; lowest 1 at step 4, highest 4 at step 2. 1 skipped step: step "
+                        "3 was skipped.</desc>"));
+  EXPECT_THAT(one, HasSubstr("<figcaption>last 3 · lowest 1 at step 4 · highest 4 at step 2 · "
+                             "dashed: 1 skipped step</figcaption>"));
+  chart.series.push_back({.name = "b", .points = {{1, 2}, {5, kNan}}});
+  chart.series.push_back({.name = "c", .points = {{1, kNan}}});
+  const std::string several = to_svg(chart);
+  expect_sound(several);
+  EXPECT_THAT(several, HasSubstr("b: from 2 at step 1 to 2 at step 1;"));
+  EXPECT_THAT(several, HasSubstr("c: no value is finite."));
+  EXPECT_THAT(several, HasSubstr("</svg>b <b>2</b></li>"));
+  EXPECT_THAT(several, Not(HasSubstr("figcaption")));
+}
+
+// Those between others are hidden on narrow pages.
+TEST(LineChart, FewTicksAreShownAtAnyWidth) {
+  EXPECT_THAT(to_svg({.series = {line(2)}}), Not(HasSubstr("tick between")));
+  EXPECT_THAT(to_svg({.series = {line(100)}}), HasSubstr("tick between"));
+}
+
+TEST(LineChart, VeryManyMarksStaySmall) {
+  LineChart chart{.series = {line(10'000)}};
+  for (int i = 0; i < 10'000; ++i) chart.marks.push_back({.x = 1.0 * i, .title = "skipped"});
+  const std::string svg = to_svg(chart);
+  expect_sound(svg);
+  EXPECT_LT(svg.size(), 50'000U);
 }
 
 TEST(LineChart, WithoutPointsThereIsNoDrawing) {
@@ -131,7 +166,7 @@ TEST(LineChart, MarksAreDrawnOncePerPlace) {
   chart.marks.push_back({.x = kNan, .title = "never"});
   const std::string svg = to_svg(chart);
   expect_sound(svg);
-  EXPECT_EQ(count_of_text(svg, "class=\"mark\""), 2U);
+  EXPECT_EQ(count_of_text(svg, "class=\"mark-dot\""), 2U);
   EXPECT_THAT(svg, HasSubstr("<title>skipped &amp; &lt;gone&gt;</title>"));
 }
 
