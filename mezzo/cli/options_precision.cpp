@@ -117,9 +117,7 @@ void add_precision_options(CLI::App& command, SharedOptions& options, OfferedMod
 }
 
 void add_check_option(CLI::App& command, SharedOptions& options) {
-  offer(command.add_option("--check", options.check,
-                           "first-overflow: name the call in which a skipped step went bad"),
-        {kFirstOverflow})
+  offer(command.add_option("--check", options.check, "first-overflow: its call"), {kFirstOverflow})
       ->group(heading::kPrecision);
 }
 
