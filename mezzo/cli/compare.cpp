@@ -196,7 +196,6 @@ void add_compare(CLI::App& app) {
       ->capture_default_str()
       ->group(heading::kPrecision);
   add_loss_scale_option(*command, *options);
-  add_check_option(*command, *options);
   add_beginning_options(*command, *options);
   add_training_data_options(*command, *options);
   add_class_weights_option(*command, *options);

@@ -15,6 +15,7 @@ train::RunOptions SharedOptions::parsed() const {
   set_data(*this, result);
   set_watch(*this, result);
   set_device(*this, result);
+  set_check(*this, result);
   set_histograms(*this, result);
   result.epochs = epochs.value_or(result.epochs);
   train::check_options(result);

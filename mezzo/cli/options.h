@@ -84,8 +84,6 @@ void add_precision_options_but_level(CLI::App& command, SharedOptions& options,
                                      OfferedModels offered);
 // --loss-scale
 void add_loss_scale_option(CLI::App& command, SharedOptions& options);
-// --check
-void add_check_option(CLI::App& command, SharedOptions& options);
 // --data --image-size --tokens --bad-images --workers: the images and their size, or the tokens.
 void add_data_options(CLI::App& command, SharedOptions& options);
 // --tokens
@@ -116,7 +114,7 @@ void add_execution_options(CLI::App& command, SharedOptions& options);
 void add_device_options(CLI::App& command, SharedOptions& options);
 // --checkpoint-dir --checkpoint-every --keep --keep-best --resume
 void add_checkpoint_options(CLI::App& command, SharedOptions& options);
-// --logdir --report --histogram-every --activation-gradients
+// --logdir --report --check --histogram-every --activation-gradients
 void add_report_options(CLI::App& command, SharedOptions& options);
 // --json --quiet
 void add_output_options(CLI::App& command, SharedOptions& options);

@@ -3,6 +3,17 @@
 #include "mezzo/cli/option_words.h"
 
 namespace mezzo::cli {
+namespace {
+
+constexpr const char* kFirstOverflow = "first-overflow";
+
+}  // namespace
+
+void set_check(const SharedOptions& options, train::RunOptions& run) {
+  check_arg(options.check.empty() || options.check == kFirstOverflow, "--check", "`", options.check,
+            "` is not a check. Use ", kFirstOverflow);
+  run.check_first_overflow = options.check == kFirstOverflow;
+}
 
 void set_histograms(const SharedOptions& options, train::RunOptions& run) {
   const bool has_report = !options.report.empty();
@@ -32,6 +43,8 @@ void add_report_options(CLI::App& command, SharedOptions& options) {
   const auto add = [&](CLI::Option* option) { option->group(heading::kOutput); };
   add(offer_folders(command.add_option("--logdir", options.logdir, "Folder for TensorBoard")));
   add(offer_files(command.add_option("--report", options.report, "HTML page about the run")));
+  add(offer(command.add_option("--check", options.check, "first-overflow: its call"),
+            {kFirstOverflow}));
   add(command.add_option("--histogram-every", options.histogram_every,
                          "Steps between counts of gradients (50 with --report; 0: never)"));
   add(command.add_flag("--activation-gradients", options.run.activation_gradients,

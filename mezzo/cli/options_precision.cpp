@@ -10,8 +10,6 @@
 namespace mezzo::cli {
 namespace {
 
-constexpr const char* kFirstOverflow = "first-overflow";
-
 train::LossScaling parse_loss_scale(const std::string& text) {
   using Kind = train::LossScaling::Kind;
   if (text.empty()) return {};
@@ -85,9 +83,6 @@ void set_precision(const SharedOptions& options, train::RunOptions& run) {
   run.policy = parse_policy(options.level, options.dtype);
   run.precision.keep_batchnorm_fp32 = parse_flag("--keep-batchnorm-fp32", options.keep_batchnorm);
   run.loss_scale = parse_loss_scale(options.loss_scale);
-  check_arg(options.check.empty() || options.check == kFirstOverflow, "--check", "`", options.check,
-            "` is not a check. Use ", kFirstOverflow);
-  run.check_first_overflow = options.check == kFirstOverflow;
 }
 
 void add_model_option(CLI::App& command, train::RunOptions& run, OfferedModels offered) {
@@ -114,11 +109,6 @@ void add_precision_options(CLI::App& command, SharedOptions& options, OfferedMod
   add_model_option(command, options.run, offered);
   add_level_option(command, options);
   add_rule_options(command, options);
-}
-
-void add_check_option(CLI::App& command, SharedOptions& options) {
-  offer(command.add_option("--check", options.check, "first-overflow: its call"), {kFirstOverflow})
-      ->group(heading::kPrecision);
 }
 
 void add_loss_scale_option(CLI::App& command, SharedOptions& options) {

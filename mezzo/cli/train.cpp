@@ -132,7 +132,6 @@ void add_train(CLI::App& app) {
   auto options = std::make_shared<TrainOptions>();
   add_precision_options(*command, *options, OfferedModels::kWithData);
   add_loss_scale_option(*command, *options);
-  add_check_option(*command, *options);
   add_beginning_options(*command, *options);
   add_training_data_options(*command, *options);
   add_class_weights_option(*command, *options);
