@@ -1,4 +1,5 @@
 // mezzo export: writes a network as an ONNX file.
+#include <algorithm>
 #include <filesystem>
 
 #include "mezzo/cli/command.h"
@@ -32,6 +33,9 @@ train::ExampleKind example_of(const ExportOptions& options) {
   return example;
 }
 
+// A language model takes sequences of any length; a few tokens show what it does with them.
+constexpr std::int64_t kTokensToTry = 8;
+
 void run_export(const ExportOptions& options) {
   const NamedFile out{"--out", options.out};
   check_distinct({{"--weights", options.run.fine_tuning.weights}, out});
@@ -39,10 +43,15 @@ void run_export(const ExportOptions& options) {
   const train::RunOptions& run = options.run;
   const train::ExampleKind example = example_of(options);
   const auto net = train::make_model(run, example.shape, example.classes);
-  interchange::export_onnx(*net, example.shape, options.out,
-                           {.input = example.is_tokens() ? DType::kI64 : DType::kF32});
+  Shape traced = example.shape;
+  if (example.predicts_tokens) traced[0] = std::min(traced[0], kTokensToTry);
+  interchange::export_onnx(*net, traced, options.out,
+                           {.input = example.is_tokens() ? DType::kI64 : DType::kF32,
+                            .open_length = example.predicts_tokens});
   std::string sizes = "N";
-  for (const std::int64_t size : example.shape) sizes += concat(", ", size);
+  for (const std::int64_t size : example.shape) {
+    sizes += example.predicts_tokens ? std::string(", T") : concat(", ", size);
+  }
   write_out("{}: {} for {} [{}], {} classes, {}\n", options.out, run.model,
             train::name_of_examples(example.shape), sizes, example.classes,
             format_bytes(static_cast<std::int64_t>(std::filesystem::file_size(options.out))));

@@ -1,8 +1,9 @@
 // mezzo generate: text that a language model writes.
 #include "mezzo/models/generate.h"
 
-#include <map>
 #include <memory>
+#include <span>
+#include <sstream>
 #include <string>
 #include <vector>
 
@@ -14,6 +15,7 @@
 #include "mezzo/cli/strict_values.h"
 #include "mezzo/cli/text_codec.h"
 #include "mezzo/cli/utf8_output.h"
+#include "mezzo/io/mapped_file.h"
 #include "mezzo/models/model.h"
 #include "mezzo/train/example.h"
 
@@ -22,6 +24,7 @@ namespace {
 
 struct GenerateWords : SharedOptions {
   std::vector<std::string> prompts{};
+  std::string prompts_file{};
   std::vector<std::string> stops{};
   std::string tokenizer{};
   std::int64_t tokens = 100;
@@ -68,40 +71,53 @@ class Answer {
   std::string shown_{};
 };
 
-// Prompts of the same number of tokens, which are read together.
-using Groups = std::map<std::size_t, std::vector<std::size_t>>;
-
-Groups groups_of(const std::vector<std::vector<std::int64_t>>& prompts) {
-  Groups groups;
-  for (std::size_t i = 0; i < prompts.size(); ++i) groups[prompts[i].size()].push_back(i);
-  return groups;
+// The lines of a file.
+std::vector<std::string> read_prompts(const std::string& path) {
+  const io::MappedFile file(path, "--prompts");
+  const std::span<const std::byte> bytes = file.bytes();
+  std::istringstream text(std::string(reinterpret_cast<const char*>(bytes.data()), bytes.size()));
+  std::vector<std::string> prompts;
+  for (std::string line; std::getline(text, line);) {
+    if (line.ends_with('\r')) line.pop_back();
+    if (line.empty()) {
+      fail<FileError>("--prompts", path, ": line ", prompts.size() + 1,
+                      " is empty. Give a text to go on from");
+    }
+    prompts.push_back(line);
+  }
+  if (prompts.empty()) fail<FileError>("--prompts", path, ": there is no line. Give one per text");
+  return prompts;
 }
 
-void answer_group(nn::Module& net, const std::vector<std::vector<std::int64_t>>& prompts,
-                  const std::vector<std::size_t>& group, const GenerateWords& words,
-                  std::vector<Answer>& answers) {
-  std::vector<std::vector<std::int64_t>> some;
-  for (const std::size_t i : group) some.push_back(prompts[i]);
-  models::generate(net, some,
+std::vector<std::string> all_prompts(const GenerateWords& words) {
+  check_arg(!words.prompts.empty() || !words.prompts_file.empty(), "--prompt",
+            "is missing. Give a text to go on from, or a file of them by --prompts");
+  std::vector<std::string> prompts = words.prompts;
+  for (const std::string& prompt : prompts) {
+    check_arg(!prompt.empty(), "--prompt", "is empty. Give a text to go on from");
+  }
+  if (words.prompts_file.empty()) return prompts;
+  const std::vector<std::string> more = read_prompts(words.prompts_file);
+  prompts.insert(prompts.end(), more.begin(), more.end());
+  return prompts;
+}
+
+void answer_all(nn::Module& net, const TextCodec& codec, const std::vector<std::string>& texts,
+                const GenerateWords& words) {
+  std::vector<std::vector<std::int64_t>> prompts;
+  std::vector<Answer> answers;
+  for (const std::string& text : texts) {
+    prompts.push_back(codec.encode(text));
+    answers.emplace_back(codec, words.stops, texts.size() == 1);
+    answers.back().show(text);
+  }
+  models::generate(net, prompts,
                    {.tokens = words.tokens,
                     .sampling = words.sampling,
                     .seed = words.run.seed,
                     .on_token = [&](std::size_t sequence, std::int64_t token) {
-                      return answers[group[sequence]].add(token);
+                      return answers[sequence].add(token);
                     }});
-}
-
-void answer_all(nn::Module& net, const TextCodec& codec, const GenerateWords& words) {
-  std::vector<std::vector<std::int64_t>> prompts;
-  std::vector<Answer> answers;
-  for (const std::string& prompt : words.prompts) {
-    prompts.push_back(codec.encode(prompt));
-    answers.emplace_back(codec, words.stops, words.prompts.size() == 1);
-  }
-  for (const auto& [length, group] : groups_of(prompts)) {
-    for (const std::size_t i : group) answers[i].show(words.prompts[i]);
-    answer_group(net, prompts, group, words, answers);
-  }
   for (Answer& answer : answers) answer.end();
 }
 
@@ -111,16 +127,14 @@ void run_generate(const GenerateWords& words) {
             " does not predict tokens. Use a language model, such as gpt-tiny or gpt2");
   check_arg(words.tokens >= 1, "--tokens", "must be at least 1: ", words.tokens);
   models::check_sampling(words.sampling);
-  for (const std::string& prompt : words.prompts) {
-    check_arg(!prompt.empty(), "--prompt", "is empty. Give a text to go on from");
-  }
+  const std::vector<std::string> texts = all_prompts(words);
   apply_machine_options(words);
   const train::ExampleKind example = train::usual_example(run);
   const std::unique_ptr<TextCodec> codec = make_codec(words.tokenizer, example.vocabulary);
   const auto net = train::make_model(run, example.shape, example.classes);
   const amp::Policy policy = train::apply_precision(*net, run, example.shape);
   const amp::Autocast region(policy);
-  answer_all(*net, *codec, words);
+  answer_all(*net, *codec, texts, words);
 }
 
 }  // namespace
@@ -141,9 +155,11 @@ void add_generate(CLI::App& app) {
   add(command
           ->add_option("--prompt", words->prompts,
                        "The text to go on from; again for more, which are answered together")
-          ->required()
           ->take_all()
           ->allow_extra_args(false),
+      heading::kText);
+  add(offer_files(command->add_option("--prompts", words->prompts_file,
+                                      "A file of more texts to go on from, a line each")),
       heading::kText);
   add(command->add_option("--tokens", words->tokens, "New tokens, at most")->capture_default_str(),
       heading::kText);

@@ -19,10 +19,29 @@ constexpr std::int64_t kOpset = 17;
 constexpr std::int64_t kBatch = 2;
 constexpr std::int64_t kOtherBatch = 3;
 
-// Describes a tensor of that dtype and shape, whose first axis is open. Other axes that depend on
-// the batch are left out, since ONNX cannot express them.
+// What the network does with other batches, and with sequences of another length if that is open.
+struct OtherTraces {
+  TraceSizes batch{};
+  std::optional<TraceSizes> length{};
+  std::optional<OpenLength> open_length{};
+
+  OtherCalls call(std::size_t i) const {
+    return {batch.calls[i], length.has_value() ? &length->calls[i] : nullptr};
+  }
+};
+
+// The shapes of an input or output for the other batch, and for the other length.
+struct OtherShapes {
+  const Shape& batch;
+  const Shape& length;
+  std::optional<OpenLength> open_length{};
+};
+
+// Describes a tensor of that dtype and shape, whose first axis is open, and those that are as long
+// as an open sequence. Other axes that depend on the batch or the length are left out, since ONNX
+// cannot express them.
 void describe(onnx::ValueInfoProto& value, const std::string& name, const Tensor& tensor,
-              const Shape& other) {
+              const OtherShapes& other) {
   const Shape& shape = tensor.shape();
   value.set_name(name);
   onnx::TypeProto::Tensor& type = *value.mutable_type()->mutable_tensor_type();
@@ -30,12 +49,32 @@ void describe(onnx::ValueInfoProto& value, const std::string& name, const Tensor
   type.mutable_shape()->add_dim()->set_dim_param("N");
   for (std::size_t i = 1; i < shape.rank(); ++i) {
     auto& dim = *type.mutable_shape()->add_dim();
-    if (shape[i] == other[i]) dim.set_dim_value(shape[i]);
+    if (shape[i] != other.batch[i]) continue;
+    if (shape[i] == other.length[i]) {
+      dim.set_dim_value(shape[i]);
+    } else if (shape[i] == other.open_length->traced &&
+               other.length[i] == other.open_length->other) {
+      dim.set_dim_param("T");
+    }
   }
 }
 
-void translate(OnnxGraph& graph, const TracedCall& call, const CallSizes& other) {
-  graph.begin(call, other);
+void check_attrs(const OnnxGraph& graph, const TracedCall& call, const OtherCalls& others,
+                 Varies vary) {
+  if (vary == Varies::kWithSizes) return;
+  if (call.attrs != others.batch.attrs) {
+    graph.refuse("it depends on the size of the batch, which is open in ONNX: ",
+                 call.attrs.to_text(), " for ", kBatch, " and ", others.batch.attrs.to_text(),
+                 " for ", kOtherBatch, ". Make it the same for all sizes");
+  }
+  if (vary == Varies::kWithLength || call.attrs == graph.attrs_for_other_length()) return;
+  graph.refuse("it depends on the length of the sequence, which is open: ", call.attrs.to_text(),
+               " for one and ", graph.attrs_for_other_length().to_text(),
+               " for another. Export with a fixed length");
+}
+
+void translate(OnnxGraph& graph, const TracedCall& call, const OtherCalls& others) {
+  graph.begin(call, others);
   const Translation* translation = find_translation(call.op->name);
   if (translation == nullptr) {
     graph.refuse("this operation has no translation to ONNX. Supported operations are ",
@@ -45,19 +84,25 @@ void translate(OnnxGraph& graph, const TracedCall& call, const CallSizes& other)
   if (drawn != nullptr && *drawn != kDrawsNothing) {
     graph.refuse("it draws random numbers. Give a dropout of 0 outside training");
   }
-  if (!translation->attrs_are_sizes && call.attrs != other.attrs) {
-    graph.refuse("it depends on the size of the batch, which is open in ONNX: ",
-                 call.attrs.to_text(), " for ", kBatch, " and ", other.attrs.to_text(), " for ",
-                 kOtherBatch, ". Make it the same for all sizes");
-  }
+  check_attrs(graph, call, others, translation->attrs_vary);
   graph.name(call.outputs[0], translation->translate(graph, call, translation->type));
 }
 
-void check_same_calls(const Trace& trace, const TraceSizes& other) {
-  if (std::ranges::equal(trace.calls, other.calls, {}, &TracedCall::op, &CallSizes::op)) return;
-  fail<UnsupportedError>("export", "the network calls other operations for a batch of ", kBatch,
-                         " than for one of ", kOtherBatch,
-                         ". Call the same operations for all sizes");
+bool has_same_calls(const Trace& trace, const TraceSizes& other) {
+  return std::ranges::equal(trace.calls, other.calls, {}, &TracedCall::op, &CallSizes::op);
+}
+
+void check_same_calls(const Trace& trace, const OtherTraces& others) {
+  if (!has_same_calls(trace, others.batch)) {
+    fail<UnsupportedError>("export", "the network calls other operations for a batch of ", kBatch,
+                           " than for one of ", kOtherBatch,
+                           ". Call the same operations for all sizes");
+  }
+  if (!others.length.has_value() || has_same_calls(trace, *others.length)) return;
+  fail<UnsupportedError>("export", "the network calls other operations for a sequence of ",
+                         others.open_length->traced, " than for one of ", others.open_length->other,
+                         ", as recurrent layers do, which are written step by step. Export with a "
+                         "fixed length");
 }
 
 void check_output(const Shape& output, const Shape& other) {
@@ -83,25 +128,29 @@ struct Names {
 };
 
 void fill_graph(onnx::GraphProto& proto, const nn::Module& net, const Names& names,
-                const Trace& trace, const TraceSizes& other) {
-  check_same_calls(trace, other);
+                const Trace& trace, const OtherTraces& others) {
+  check_same_calls(trace, others);
+  const TraceSizes& other = others.batch;
+  const TraceSizes& lengths = others.length.has_value() ? *others.length : sizes_of(trace);
   const std::vector<std::string> reserved = names.all();
-  OnnxGraph graph(proto, net, reserved);
+  OnnxGraph graph(proto, net, reserved, others.open_length);
   for (std::size_t i = 0; i < trace.inputs.size(); ++i) {
     if (trace.inputs[i].defined()) graph.name(trace.inputs[i], names.inputs[i]);
   }
   for (std::size_t i = 0; i < trace.calls.size(); ++i) {
-    translate(graph, trace.calls[i], other.calls[i]);
+    translate(graph, trace.calls[i], others.call(i));
   }
   for (std::size_t i = 0; i < trace.inputs.size(); ++i) {
     if (!trace.inputs[i].defined()) continue;
-    describe(*proto.add_input(), names.inputs[i], trace.inputs[i], other.inputs[i]);
+    describe(*proto.add_input(), names.inputs[i], trace.inputs[i],
+             {other.inputs[i], lengths.inputs[i], others.open_length});
   }
   for (std::size_t i = 0; i < trace.outputs.size(); ++i) {
     if (!trace.outputs[i].defined()) continue;
     graph.finish(trace.outputs[i], names.outputs[i]);
     check_output(trace.outputs[i].shape(), other.outputs[i]);
-    describe(*proto.add_output(), names.outputs[i], trace.outputs[i], other.outputs[i]);
+    describe(*proto.add_output(), names.outputs[i], trace.outputs[i],
+             {other.outputs[i], lengths.outputs[i], others.open_length});
   }
 }
 
@@ -138,7 +187,7 @@ Trace trace_batch(nn::Module& net, std::int64_t size, const Shape& example, DTyp
 namespace {
 
 std::string serialize(const nn::Module& net, const Names& names, const Trace& trace,
-                      const TraceSizes& other) {
+                      const OtherTraces& others) {
   onnx::ModelProto model;
   model.set_ir_version(kIrVersion);
   model.set_producer_name("mezzo");
@@ -146,7 +195,7 @@ std::string serialize(const nn::Module& net, const Names& names, const Trace& tr
   opset.set_domain("");
   opset.set_version(kOpset);
   model.mutable_graph()->set_name("mezzo");
-  fill_graph(*model.mutable_graph(), net, names, trace, other);
+  fill_graph(*model.mutable_graph(), net, names, trace, others);
   std::string bytes;
   // The size is compared first, because protobuf would print a line of its own.
   const bool fits = model.ByteSizeLong() <= std::size_t{std::numeric_limits<int>::max()};
@@ -193,24 +242,49 @@ std::vector<std::string> names_of_results(const nn::Tensors& outputs,
 
 }  // namespace
 
+namespace {
+
+// Lengths to try. Both are shorter than the example, for a table of positions is sliced then, while
+// all of it would be taken without a call. They differ by two, so that half a length is not the
+// same number for both.
+OpenLength open_length(const std::string& input, const Shape& example) {
+  check_arg(example.rank() > 0, "export", "an example with an open length needs an axis: the ",
+            "shape is ", example, ". Give that of a sequence");
+  const std::int64_t traced = std::max<std::int64_t>(example[0] - 1, 4);
+  return {input, traced, traced - 2};
+}
+
+}  // namespace
+
 std::string serialize_onnx(nn::Module& net, const Shape& example, const OnnxOptions& options) {
   check_arg(options.input == DType::kF32 || options.input == DType::kI64, "export",
             "the input must be f32 or i64, not ", options.input);
-  const TraceSizes other = sizes_of(trace_batch(net, kOtherBatch, example, options.input));
-  return serialize(net, {{"input"}, {"output"}}, trace_batch(net, kBatch, example, options.input),
-                   other);
+  const Names names{{"input"}, {"output"}};
+  OtherTraces others;
+  Shape traced = example;
+  if (options.open_length) {
+    const OpenLength length = open_length(names.inputs[0], example);
+    others.open_length = length;
+    traced[0] = length.other;
+    others.length = sizes_of(trace_batch(net, kBatch, traced, options.input));
+    traced[0] = length.traced;
+  }
+  others.batch = sizes_of(trace_batch(net, kOtherBatch, traced, options.input));
+  return serialize(net, names, trace_batch(net, kBatch, traced, options.input), others);
 }
 
 std::string serialize_onnx(nn::Module& net, const OnnxSignature& signature) {
   const std::vector<OnnxInput>& inputs = signature.inputs;
   Names names{.inputs = names_of_inputs(inputs), .outputs = {}};
-  const TraceSizes other = sizes_of(trace_forward(net, zero_batches(kOtherBatch, inputs)));
+  const OtherTraces others{.batch =
+                               sizes_of(trace_forward(net, zero_batches(kOtherBatch, inputs)))};
+  const TraceSizes& other = others.batch;
   const Trace trace = trace_forward(net, zero_batches(kBatch, inputs));
   check_arg(trace.outputs.size() == other.outputs.size(), "export", "the network has ",
             trace.outputs.size(), " results for a batch of ", kBatch, " and ", other.outputs.size(),
             " for one of ", kOtherBatch, ". Return as many for all sizes");
   names.outputs = names_of_results(trace.outputs, signature.results);
-  return serialize(net, names, trace, other);
+  return serialize(net, names, trace, others);
 }
 
 void export_onnx(nn::Module& net, const Shape& example, const std::string& path,

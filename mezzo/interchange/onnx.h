@@ -11,6 +11,10 @@ namespace mezzo::interchange {
 
 struct OnnxOptions {
   DType input = DType::kF32;  // of the network's input: f32, or i64 for indices of an embedding
+  // The first axis of an example, such as the length of a sequence of tokens, is open, too: the
+  // graph maps [N, T] to [N, T, classes], for any T that the network takes. Give an example of five
+  // at least.
+  bool open_length = false;
 };
 
 // Writes the network in inference mode, in f32 whatever its precision settings: batch norm with its
@@ -20,7 +24,9 @@ struct OnnxOptions {
 //
 // The graph is what the forward pass does with batches of zeros. A network whose calls depend on
 // values or sizes cannot be exported. Nor can one that slices or reduces the batch, which must be
-// the first axis of the output but may be another axis in between. Throws UnsupportedError
+// the first axis of the output but may be another axis in between. An open length may be sliced
+// from its beginning or its end, and reduced; the network must make as many calls for all lengths,
+// so recurrent layers, which are written step by step, refuse it. Throws UnsupportedError
 // `[export] OP in PATH: ...` for what ONNX or this exporter cannot express; ArgumentError if the
 // network does not take the input; FileError if the file cannot be written. The file is written
 // atomically (see AtomicFile).

@@ -34,10 +34,26 @@ std::string repeated_heads(OnnxGraph& graph, const std::string& x, const Attenti
   return reshaped(graph, all, {0, sizes.heads, open(m), open(n)});
 }
 
+// The same as seen_keys(), for as many queries and keys as there are when the graph runs.
+std::string seen_keys_of_any(OnnxGraph& graph) {
+  const std::string queries = graph.size(In::kQ, 1);
+  const std::string keys = graph.size(In::kK, 1);
+  const std::string one = graph.constant("one", std::int64_t{1});
+  const auto range = [&](const std::string& first) {
+    return graph.add("Range", {first, keys, one}).result();
+  };
+  const std::string last = range(graph.add("Sub", {keys, queries}).result());
+  const std::string rows =
+      graph.add("Unsqueeze", {last, graph.constant("axes", Sizes{1})}).result();
+  const std::string all = range(graph.constant("none", std::int64_t{0}));
+  return graph.add("LessOrEqual", {all, rows}).result();
+}
+
 // Which keys a query sees, bool [t, s], for causal attention.
 std::string seen_keys(OnnxGraph& graph, const AttentionSizes& sizes) {
-  graph.check_closed(In::kQ, 1);
-  graph.check_closed(In::kK, 1);
+  graph.check_not_batch(In::kQ, 1);
+  graph.check_not_batch(In::kK, 1);
+  if (graph.is_open(In::kQ, 1) || graph.is_open(In::kK, 1)) return seen_keys_of_any(graph);
   Sizes keys(static_cast<std::size_t>(sizes.keys));
   std::iota(keys.begin(), keys.end(), 0);
   Sizes last(static_cast<std::size_t>(sizes.queries));  // the last key that each query sees

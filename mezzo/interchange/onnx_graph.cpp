@@ -49,8 +49,8 @@ std::string OnnxNode::second_result(const char* first) {
 }
 
 OnnxGraph::OnnxGraph(onnx::GraphProto& graph, const nn::Module& net,
-                     std::span<const std::string> reserved)
-    : graph_(graph) {
+                     std::span<const std::string> reserved, std::optional<OpenLength> length)
+    : graph_(graph), length_(std::move(length)) {
   for (const std::string& name : reserved) {
     check_arg(!name.empty() && taken_.insert(name).second, "export", "two inputs or outputs are ",
               "called `", name, "`. Give each a name of its own");
@@ -64,16 +64,20 @@ OnnxGraph::OnnxGraph(onnx::GraphProto& graph, const nn::Module& net,
   }
 }
 
-void OnnxGraph::begin(const TracedCall& call, const CallSizes& other) {
+void OnnxGraph::begin(const TracedCall& call, const OtherCalls& others) {
   call_ = &call;
-  other_ = &other;
+  other_batch_ = &others.batch;
+  other_length_ = others.length;
   const auto check = [&](const Tensor& tensor, const Shape& shape) {
     if (!tensor.defined() || tensor.rank() == shape.rank()) return;
     refuse("a tensor has the shape ", tensor.shape(), " for one batch and ", shape,
            " for another. Give it as many axes for all of them");
   };
-  for (std::size_t i = 0; i < call.inputs.size(); ++i) check(call.inputs[i], other.inputs[i]);
-  for (std::size_t i = 0; i < call.outputs.size(); ++i) check(call.outputs[i], other.outputs[i]);
+  for (const CallSizes* other : {other_batch_, other_length_}) {
+    if (other == nullptr) continue;
+    for (std::size_t i = 0; i < call.inputs.size(); ++i) check(call.inputs[i], other->inputs[i]);
+    for (std::size_t i = 0; i < call.outputs.size(); ++i) check(call.outputs[i], other->outputs[i]);
+  }
 }
 
 // The entry of a tensor, or of one with the same elements, since detach() makes another handle to
@@ -109,22 +113,63 @@ std::string OnnxGraph::input(std::size_t i) {
 }
 
 bool OnnxGraph::is_open(std::size_t i, std::size_t axis) const {
-  return call_->inputs[i].shape()[axis] != other_->inputs[i][axis];
+  const std::int64_t size = call_->inputs[i].shape()[axis];
+  return size != other_batch_->inputs[i][axis] ||
+         (other_length_ != nullptr && size != other_length_->inputs[i][axis]);
 }
 
 bool OnnxGraph::is_open_in_result(std::size_t axis) const {
-  return call_->outputs[0].shape()[axis] != other_->outputs[0][axis];
+  const std::int64_t size = call_->outputs[0].shape()[axis];
+  return size != other_batch_->outputs[0][axis] ||
+         (other_length_ != nullptr && size != other_length_->outputs[0][axis]);
 }
 
 bool OnnxGraph::has_size_of_result(std::size_t i, std::size_t axis, std::size_t result_axis) const {
+  const auto is_same_in = [&](const CallSizes& other) {
+    return other.inputs[i][axis] == other.outputs[0][result_axis];
+  };
   return call_->inputs[i].shape()[axis] == call_->outputs[0].shape()[result_axis] &&
-         other_->inputs[i][axis] == other_->outputs[0][result_axis];
+         is_same_in(*other_batch_) && (other_length_ == nullptr || is_same_in(*other_length_));
+}
+
+void OnnxGraph::check_not_batch(std::size_t i, std::size_t axis) const {
+  if (call_->inputs[i].shape()[axis] == other_batch_->inputs[i][axis]) return;
+  refuse("axis ", axis, " of its input ", i, ", ", call_->inputs[i].shape(),
+         ", is that of the batch, whose size is open in ONNX. Keep it whole");
 }
 
 void OnnxGraph::check_closed(std::size_t i, std::size_t axis) const {
+  check_not_batch(i, axis);
   if (!is_open(i, axis)) return;
   refuse("axis ", axis, " of its input ", i, ", ", call_->inputs[i].shape(),
-         ", is that of the batch, whose size is open in ONNX. Keep it whole");
+         ", is that of the sequence, whose length is open. Export with a fixed length");
+}
+
+const Attrs& OnnxGraph::attrs_for_other_length() const {
+  return other_length_ != nullptr ? other_length_->attrs : call_->attrs;
+}
+
+// The size of one axis, i64 [1].
+std::string OnnxGraph::shape_of(const std::string& tensor, std::int64_t axis) {
+  return add("Shape", {tensor}).set("start", axis).set("end", axis + 1).result();
+}
+
+std::string OnnxGraph::size(std::size_t i, std::size_t axis) {
+  if (!is_open(i, axis)) return constant("size", call_->inputs[i].shape()[axis]);
+  const std::string sizes = shape_of(input(i), static_cast<std::int64_t>(axis));
+  return add("Gather", {sizes, constant("first", std::int64_t{0})}).result();
+}
+
+std::string OnnxGraph::position(const char* role, std::int64_t value, std::int64_t other) {
+  if (value == other) return constant(role, std::span(&value, 1));
+  if (!length_.has_value() || value - other != length_->traced - length_->other) {
+    refuse("a position is ", value, " for one length of the sequence and ", other,
+           " for another, which is not the length plus a constant. Export with a fixed length");
+  }
+  if (length_name_.empty()) length_name_ = shape_of(length_->input, 1);
+  const std::int64_t offset = value - length_->traced;
+  if (offset == 0) return length_name_;
+  return add("Add", {length_name_, constant(role, std::span(&offset, 1))}).result();
 }
 
 void OnnxGraph::add_state(State& state) {
@@ -204,6 +249,15 @@ std::string OnnxGraph::constant(const char* role, std::span<const float> values)
   tensor.set_data_type(onnx::TensorProto::FLOAT);
   tensor.add_dims(static_cast<std::int64_t>(values.size()));
   for (const float value : values) tensor.add_float_data(value);
+  return tensor.name();
+}
+
+std::string OnnxGraph::constant(const char* role, std::span<const double> values) {
+  onnx::TensorProto& tensor = *graph_.add_initializer();
+  tensor.set_name(unique(role));
+  tensor.set_data_type(onnx::TensorProto::DOUBLE);
+  tensor.add_dims(static_cast<std::int64_t>(values.size()));
+  for (const double value : values) tensor.add_double_data(value);
   return tensor.name();
 }
 

@@ -40,17 +40,30 @@ class OnnxNode {
   onnx::NodeProto& node_;
 };
 
+// An open length of sequences: axis 1 of an input.
+struct OpenLength {
+  std::string input{};      // its name
+  std::int64_t traced = 0;  // the length in the calls that are translated
+  std::int64_t other = 0;   // that in the calls they are compared with
+};
+
+// The same call for other inputs. What differs depends on what is open.
+struct OtherCalls {
+  const CallSizes& batch;             // for a batch of another size
+  const CallSizes* length = nullptr;  // for sequences of another length, if that is open, too
+};
+
 class OnnxGraph {
  public:
   // Parameters and statistics of the network are named as soon as a node reads them. `reserved`:
-  // names of inputs and outputs. Throws ArgumentError if one of them occurs twice, or is that of
-  // state of the network.
-  OnnxGraph(onnx::GraphProto& graph, const nn::Module& net, std::span<const std::string> reserved);
+  // names of inputs and outputs. `length` is absent where only the batch is open. Throws
+  // ArgumentError if a name occurs twice, or is that of state of the network.
+  OnnxGraph(onnx::GraphProto& graph, const nn::Module& net, std::span<const std::string> reserved,
+            std::optional<OpenLength> length = std::nullopt);
 
   // Sets the call that is being translated: its path begins the names of its nodes, and errors name
-  // it. `other` is the same call for a batch of another size. Throws UnsupportedError if the number
-  // of axes depends on the batch.
-  void begin(const TracedCall& call, const CallSizes& other);
+  // it. Throws UnsupportedError if the number of axes depends on what is open.
+  void begin(const TracedCall& call, const OtherCalls& others);
 
   // Gives the tensor a name; its memory must live as long as the graph.
   void name(const Tensor& tensor, const std::string& name) { names_[tensor.impl()] = name; }
@@ -60,15 +73,27 @@ class OnnxGraph {
   // False for a tensor that the forward pass created on its own.
   bool is_known(const Tensor& tensor) const;
 
-  // Whether the size of an axis of input i, or of the result, depends on the batch, whose size is
-  // open.
+  // Whether the size of an axis of input i, or of the result, is open: it depends on the batch or
+  // the length.
   bool is_open(std::size_t i, std::size_t axis) const;
   bool is_open_in_result(std::size_t axis) const;
-  // Whether an axis of input i is as long as that of the result for batches of any size.
+  // Whether an axis of input i is as long as that of the result for all batches and
+  // lengths.
   bool has_size_of_result(std::size_t i, std::size_t axis, std::size_t result_axis) const;
-  // Throws UnsupportedError if an axis of input i is open: the current call would slice or reduce
-  // it.
+  // Throws UnsupportedError if an axis of input i is open: the current call needs its size.
   void check_closed(std::size_t i, std::size_t axis) const;
+  // Throws UnsupportedError if an axis of input i is that of the batch: the current call would
+  // slice or reduce it. That of the sequence may be open.
+  void check_not_batch(std::size_t i, std::size_t axis) const;
+
+  // The attributes of the current call for the other length; its own, where the length is closed.
+  const Attrs& attrs_for_other_length() const;
+  // The size of an axis of input i, i64 of rank 0: a constant unless it is open.
+  std::string size(std::size_t i, std::size_t axis);
+  // A position along an axis, i64 [1], which is `value` in the current call and `other` for the
+  // other length: a constant if both are the same, else the length plus a constant. Throws
+  // UnsupportedError if it is neither.
+  std::string position(const char* role, std::int64_t value, std::int64_t other);
 
   // Makes the tensor an output of the graph under that name, a copy if it is one already. Throws
   // ArgumentError if no node produces it.
@@ -79,6 +104,7 @@ class OnnxGraph {
   // Adds a constant and returns its name.
   std::string constant(const char* role, std::span<const std::int64_t> values);
   std::string constant(const char* role, std::span<const float> values);
+  std::string constant(const char* role, std::span<const double> values);
   std::string constant(const char* role, const Shape& shape, float value);
   std::string constant(const char* role, std::int64_t value);  // of rank 0
 
@@ -98,12 +124,16 @@ class OnnxGraph {
   template <class Map>
   static auto find(Map& map, const Tensor& tensor);
   std::string place() const;
+  std::string shape_of(const std::string& tensor, std::int64_t axis);
   std::string unique(std::string_view name);
   void add_state(State& state);
 
   onnx::GraphProto& graph_;
   const TracedCall* call_ = nullptr;
-  const CallSizes* other_ = nullptr;
+  const CallSizes* other_batch_ = nullptr;
+  const CallSizes* other_length_ = nullptr;  // null where the length is closed
+  std::optional<OpenLength> length_;
+  std::string length_name_;  // of the length, i64 [1]; empty until a node reads it
   std::map<const TensorImpl*, State> state_;
   std::map<const TensorImpl*, std::string> names_;
   std::set<std::string, std::less<>> taken_;

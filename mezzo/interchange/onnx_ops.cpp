@@ -43,7 +43,8 @@ std::string along_axis(OnnxGraph& graph, const TracedCall& call, const char* typ
 }
 
 // A size of 0 in ONNX copies that of the same axis of the input, and a single -1 takes the rest. So
-// the batch may be any axis, and may be joined with another one.
+// the batch and the length of a sequence may be any axis, and one of them may be joined with
+// another.
 std::string reshape(OnnxGraph& graph, const TracedCall& call, const char* type) {
   const Shape& from = call.inputs[0].shape();
   const Shape& to = call.outputs[0].shape();
@@ -59,7 +60,7 @@ std::string reshape(OnnxGraph& graph, const TracedCall& call, const char* type) 
   }
   if (std::ranges::count(sizes, -1) > 1) {
     graph.refuse("from ", from, " to ", to, " gives several axes a size that depends on that of ",
-                 "the batch, which is open in ONNX. Do it in several steps");
+                 "the batch or sequence, which is open in ONNX. Do it in several steps");
   }
   return graph.add(type, {graph.input(0), graph.constant("shape", sizes)}).result();
 }
@@ -186,15 +187,23 @@ std::string permute(OnnxGraph& graph, const TracedCall& call, const char* type) 
   return graph.add(type, {graph.input(0)}).set("perm", Sizes(axes.begin(), axes.end())).result();
 }
 
+std::int64_t end_of(const SliceAttrs& slice) {
+  return slice.count > 0 ? slice.start + (slice.count - 1) * slice.step + 1 : slice.start;
+}
+
+// Starts and ends may be counted from the end of an open sequence.
 std::string slice(OnnxGraph& graph, const TracedCall& call, const char* type) {
   const auto& attrs = call.attrs.as<SliceAttrs>();
-  graph.check_closed(0, static_cast<std::size_t>(attrs.axis));
-  const std::int64_t end =
-      attrs.count > 0 ? attrs.start + (attrs.count - 1) * attrs.step + 1 : attrs.start;
+  const auto& other = graph.attrs_for_other_length().as<SliceAttrs>();
+  graph.check_not_batch(0, static_cast<std::size_t>(attrs.axis));
+  if (other.axis != attrs.axis || other.step != attrs.step) {
+    graph.refuse("its axis or step depends on the length of the sequence, which is open");
+  }
   return graph
-      .add(type, {graph.input(0), graph.constant("starts", Sizes{attrs.start}),
-                  graph.constant("ends", Sizes{end}), graph.constant("axes", Sizes{attrs.axis}),
-                  graph.constant("steps", Sizes{attrs.step})})
+      .add(type,
+           {graph.input(0), graph.position("starts", attrs.start, other.start),
+            graph.position("ends", end_of(attrs), end_of(other)),
+            graph.constant("axes", Sizes{attrs.axis}), graph.constant("steps", Sizes{attrs.step})})
       .result();
 }
 
@@ -217,7 +226,9 @@ std::string expand(OnnxGraph& graph, const TracedCall& call, const char* type) {
 
 std::string reduce(OnnxGraph& graph, const TracedCall& call, const char* type) {
   const auto& attrs = call.attrs.as<ReduceAttrs>();
-  for (const std::int64_t axis : attrs.axes) graph.check_closed(0, static_cast<std::size_t>(axis));
+  for (const std::int64_t axis : attrs.axes) {
+    graph.check_not_batch(0, static_cast<std::size_t>(axis));
+  }
   const Sizes axes(attrs.axes.begin(), attrs.axes.end());
   std::vector<std::string> inputs{comparable(graph, call, 0)};
   // In this opset the axes are an input of ReduceSum and an attribute of the other reductions.
@@ -266,7 +277,7 @@ constexpr Translation kTranslations[] = {
     {"embedding", "Gather", plain},
     {"erf", "Erf", plain},
     {"exp", "Exp", plain},
-    {"expand", "Expand", expand, true},
+    {"expand", "Expand", expand, Varies::kWithSizes},
     {"gather", "GatherElements", sequences::gather},
     {"gelu", nullptr, gelu},
     {"group_norm", "InstanceNormalization", layers::group_norm},
@@ -288,7 +299,7 @@ constexpr Translation kTranslations[] = {
     {"permute", "Transpose", permute},
     {"pow", "Pow", pow},
     {"relu", "Relu", plain},
-    {"reshape", "Reshape", reshape, true},
+    {"reshape", "Reshape", reshape, Varies::kWithSizes},
     {"rms_norm", nullptr, sequences::rms_norm},
     {"rope", nullptr, sequences::rope},
     {"rsqrt", "Reciprocal", sequences::rsqrt},
@@ -296,7 +307,7 @@ constexpr Translation kTranslations[] = {
     {"sigmoid", "Sigmoid", plain},
     {"silu", nullptr, silu},
     {"sin", "Sin", plain},
-    {"slice", "Slice", slice},
+    {"slice", "Slice", slice, Varies::kWithLength},
     {"softmax", "Softmax", along_axis},
     {"softplus", "Softplus", sequences::softplus},
     {"sqrt", "Sqrt", plain},

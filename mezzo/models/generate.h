@@ -22,16 +22,16 @@ struct GenerateOptions {
   std::function<bool(std::size_t sequence, std::int64_t token)> on_token{};
 };
 
-// The new tokens that follow each prompt, stopping tokens included. All prompts have the same
-// length, of one token at least. Each token is chosen from the logits of all earlier ones, of which
-// keys and values are kept. Sequence i draws from the stream `seed + i`, so it does not depend on
-// the others, up to the rounding of products.
+// The new tokens that follow each prompt, stopping tokens included. Prompts have one token at
+// least, and may differ in length: they are one batch. Each token is chosen from the logits of all
+// earlier ones, of which keys and values are kept. Sequence i draws from the stream `seed + i`, so
+// it is the one that its prompt alone has with that seed, up to the rounding of products.
 //
-// A network with a longest sequence goes on from the newer half of the tokens where it is reached.
+// A network with a longest sequence goes on from the newer half of a text where that reaches it.
 // Runs the network in eval() mode without gradients, within the precision of the calling thread.
-// Throws ArgumentError for prompts that are empty, differ in length or have tokens outside the
-// vocabulary, for a negative number of tokens, for what check_sampling() refuses, and unless `net`
-// is a LanguageModel.
+// Throws ArgumentError for prompts that are empty or have tokens outside the vocabulary, for a
+// negative number of tokens, for what check_sampling() refuses, and unless `net` is a
+// LanguageModel.
 std::vector<std::vector<std::int64_t>> generate(
     nn::Module& net, const std::vector<std::vector<std::int64_t>>& prompts,
     const GenerateOptions& options = {});

@@ -84,15 +84,21 @@ Tensor Gpt::forward(const Tensor& tokens) {
   return lm_head_(ln_f_(x));
 }
 
-Tensor Gpt::next_logits(const Tensor& tokens, KeyValueCache& cache) {
+Tensor Gpt::next_logits(const Tensor& tokens, KeyValueCache& cache,
+                        std::span<const std::int64_t> counts) {
   check_next_tokens(tokens, "gpt");
+  cache.expect(tokens, counts);
   return run(tokens, [&](const Tensor& input) {
-    Tensor x = drop_stream(wpe_.from(cache.length(), wte_(input)), options_.dropout, is_training());
+    const Tensor read = wte_(input);
+    const Tensor& positions = cache.positions();
+    const Tensor placed =
+        positions.defined() ? wpe_.at(positions, read) : wpe_.from(cache.length(), read);
+    Tensor x = drop_stream(placed, options_.dropout, is_training());
     std::size_t layer = 0;
     for (const auto& block : blocks_) {
       x = static_cast<GptBlock&>(*block).after(x, cache.layer(layer++));
     }
-    return lm_head_(ln_f_(last_token(x)));
+    return lm_head_(ln_f_(last_token(x, cache)));
   });
 }
 

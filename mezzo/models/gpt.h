@@ -49,7 +49,9 @@ class Gpt : public nn::Module, public WeightFiles, public LanguageModel {
   // [b, t, vocabulary].
   Tensor forward(const Tensor& tokens) override;
 
-  Tensor next_logits(const Tensor& tokens, KeyValueCache& cache) override;
+  using LanguageModel::next_logits;
+  Tensor next_logits(const Tensor& tokens, KeyValueCache& cache,
+                     std::span<const std::int64_t> counts) override;
   std::int64_t vocabulary() const override { return options_.vocabulary; }
   std::int64_t longest_sequence() const override { return options_.positions; }
 

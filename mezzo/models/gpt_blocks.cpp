@@ -52,8 +52,8 @@ Tensor GptAttention::attend(const Tensor& x, KeyValues* earlier) {
   KeyValues own;
   KeyValues& all = earlier != nullptr ? *earlier : own;
   all.append(heads_of(1), heads_of(2));
-  const Tensor y =
-      attention(heads_of(0), all.keys, all.values, {.causal = true, .dropout = dropout});
+  const Tensor y = attention(heads_of(0), all.keys, all.values,
+                             {.mask = all.mask, .causal = true, .dropout = dropout});
   return c_proj_(nn::merge_heads(y));
 }
 

@@ -70,7 +70,7 @@ class Llama::Body : public nn::Module {
       for (const auto& block : layers_) {
         x = static_cast<LlamaBlock&>(*block).after(x, cache.layer(layer++));
       }
-      return norm_(last_token(x));
+      return norm_(last_token(x, cache));
     });
   }
 
@@ -98,8 +98,10 @@ Tensor Llama::forward(const Tensor& tokens) {
   return (*lm_head_)((*model_)(tokens));
 }
 
-Tensor Llama::next_logits(const Tensor& tokens, KeyValueCache& cache) {
+Tensor Llama::next_logits(const Tensor& tokens, KeyValueCache& cache,
+                          std::span<const std::int64_t> counts) {
   check_next_tokens(tokens, "llama");
+  cache.expect(tokens, counts);
   return run(tokens, [&](const Tensor& input) { return (*lm_head_)(model_->after(input, cache)); });
 }
 

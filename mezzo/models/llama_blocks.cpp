@@ -28,11 +28,16 @@ Tensor LlamaAttention::after(const Tensor& x, KeyValues& earlier) {
 Tensor LlamaAttention::attend(const Tensor& x, KeyValues* earlier) {
   KeyValues own;
   KeyValues& all = earlier != nullptr ? *earlier : own;
-  const RopeOptions rotation{.theta = options_.theta, .offset = all.length()};
-  const Tensor queries = rope(nn::split_heads(q_proj_(x), options_.heads), rotation);
-  all.append(rope(nn::split_heads(k_proj_(x), options_.key_heads), rotation),
+  const std::int64_t first = all.length();
+  const auto rotated = [&](const Tensor& heads) {
+    if (all.positions.defined()) return rope(heads, all.positions, {.theta = options_.theta});
+    return rope(heads, {.theta = options_.theta, .offset = first});
+  };
+  const Tensor queries = rotated(nn::split_heads(q_proj_(x), options_.heads));
+  all.append(rotated(nn::split_heads(k_proj_(x), options_.key_heads)),
              nn::split_heads(v_proj_(x), options_.key_heads));
-  return o_proj_(nn::merge_heads(attention(queries, all.keys, all.values, {.causal = true})));
+  const AttentionOptions options{.mask = all.mask, .causal = true};
+  return o_proj_(nn::merge_heads(attention(queries, all.keys, all.values, options)));
 }
 
 LlamaBlock::LlamaBlock(const LlamaOptions& options)

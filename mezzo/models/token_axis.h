@@ -2,6 +2,8 @@
 #pragma once
 
 #include "mezzo/core/error.h"
+#include "mezzo/models/key_value_cache.h"
+#include "mezzo/ops/indexing.h"
 #include "mezzo/ops/shape_ops.h"
 
 namespace mezzo::models {
@@ -22,6 +24,11 @@ inline void check_next_tokens(const Tensor& tokens, const char* name) {
 inline Tensor last_token(const Tensor& x) {
   const std::int64_t tokens = x.size(1);
   return flatten(slice(x, 1, tokens - 1, tokens), 0, 1);
+}
+
+// The same for the tokens that the cache expects, some of which may be padding.
+inline Tensor last_token(const Tensor& x, const KeyValueCache& cache) {
+  return cache.last().defined() ? embedding(flatten(x, 0, 1), cache.last()) : last_token(x);
 }
 
 }  // namespace mezzo::models

@@ -4,6 +4,7 @@
 
 #include "mezzo/nn/init.h"
 #include "mezzo/ops/arithmetic.h"
+#include "mezzo/ops/indexing.h"
 #include "mezzo/ops/shape_ops.h"
 
 namespace mezzo::nn {
@@ -55,6 +56,16 @@ Tensor LearnedPositions::from(std::int64_t first, const Tensor& x) {
   check_arg(first >= 0, "LearnedPositions", "the first position must not be negative: ", first);
   return run(x, [&](const Tensor& input) {
     return with_positions(input, weight_, first, "LearnedPositions");
+  });
+}
+
+Tensor LearnedPositions::at(const Tensor& positions, const Tensor& x) {
+  return run(x, [&](const Tensor& input) {
+    Shape wanted = positions.shape();
+    wanted.push_back(weight_.size(1));
+    check_arg(input.shape() == wanted, "LearnedPositions", "x must have the shape ", wanted,
+              ", it has ", input.shape(), ". Give a position for each token");
+    return add_residual(input, embedding(weight_, positions));
   });
 }
 

@@ -16,6 +16,9 @@ class LearnedPositions : public Module {
   Tensor forward(const Tensor& x) override;
   // The same with the t rows from row `first` on.
   Tensor from(std::int64_t first, const Tensor& x);
+  // The same with the rows that `positions` names, integers [b, t] for x [b, t, size]. Throws
+  // ArgumentError if one is outside [0, count).
+  Tensor at(const Tensor& positions, const Tensor& x);
 
   const Tensor& weight() const { return weight_; }
 

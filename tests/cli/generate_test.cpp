@@ -1,8 +1,11 @@
 // Tests mezzo generate, with weights of gpt-tiny that answer any text in a way that is known.
 #include <algorithm>
+#include <fstream>
+#include <vector>
 
 #include <gmock/gmock.h>
 
+#include "mezzo/core/error.h"
 #include "mezzo/core/random.h"
 #include "mezzo/io/safetensors.h"
 #include "mezzo/models/model.h"
@@ -59,6 +62,26 @@ TEST_F(Generate, WritesThePromptAndWhatFollows) {
   EXPECT_EQ(text("--prompt so --tokens 9 --stop aaa --stop b"), "soaaa\n");
 }
 
+TEST_F(Generate, TakesPromptsFromAFile) {
+  weights_for('a');
+  std::ofstream(path("prompts")) << "one\ntwo, three\r\nfour\n";
+  EXPECT_EQ(text("--prompt zero --tokens 2 --prompts " + path("prompts")),
+            "zeroaa\noneaa\ntwo, threeaa\nfouraa\n");
+}
+
+// Each text is the one that its prompt alone has with its seed: --seed plus its number.
+TEST_F(Generate, PromptsDoNotDependOnEachOther) {
+  random_weights();
+  const std::vector<std::string> prompts = {"a", "some words", "some", "a"};
+  std::string together;
+  std::string alone;
+  for (std::size_t i = 0; i < prompts.size(); ++i) {
+    together += concat(" --prompt '", prompts[i], "'");
+    alone += text(concat("--amp O0 --tokens 12 --seed ", 5 + i, " --prompt '", prompts[i], "'"));
+  }
+  EXPECT_EQ(text("--amp O0 --tokens 12 --seed 5" + together), alone);
+}
+
 TEST_F(Generate, ShowsOnlyCharacters) {
   weights_for('\xC3');
   EXPECT_EQ(text("--prompt é --tokens 2"), "é\uFFFD\uFFFD\n");
@@ -86,7 +109,12 @@ TEST_F(Generate, SaysWhatIsWrong) {
   };
   const std::string tiny = "--model gpt-tiny --weights w --prompt x ";
   expect_refused("--model lenet5 --weights w --prompt x", "lenet5 does not predict tokens");
-  expect_refused("--model gpt-tiny --weights w", "--prompt is required");
+  expect_refused("--model gpt-tiny --weights w", "[--prompt] is missing");
+  std::ofstream(path("gap")) << "one\n\ntwo\n";
+  std::ofstream(path("nothing")) << "";
+  expect_refused(tiny + "--prompts " + path("gap"), "gap: line 2 is empty");
+  expect_refused(tiny + "--prompts " + path("nothing"), "nothing: there is no line");
+  expect_refused(tiny + "--prompts " + path("none"), "[--prompts] ");
   expect_refused(tiny + "--tokens 0", "[--tokens] must be at least 1: 0");
   expect_refused(tiny + "--top-p 2", "top_p must be in (0, 1], not 2");
   expect_refused(tiny + "--tokenizer " + path("none"), "none");

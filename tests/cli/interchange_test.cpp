@@ -32,6 +32,12 @@ TEST_F(Command, ExportTakesOtherSizes) {
   EXPECT_THAT(outcome.output, HasSubstr("[N, 1, 33, 33], 7 classes"));
 }
 
+TEST_F(Command, ExportLeavesTheLengthOfALanguageModelOpen) {
+  const Outcome outcome = run("export --model gpt-tiny --out " + path("net.onnx"));
+  ASSERT_EQ(outcome.status, 0) << outcome.errors;
+  EXPECT_THAT(outcome.output, HasSubstr("gpt-tiny for sequences [N, T], 256 classes"));
+}
+
 TEST_F(Command, ExportSaysWhatIsWrong) {
   EXPECT_THAT(run("export --model mlp").errors, HasSubstr("--out"));
   for (const std::string& options : {"--model mlp --weights " + path("missing"),

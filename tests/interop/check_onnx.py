@@ -76,5 +76,19 @@ def several(folder):
     assert_close(found[1], numpy.load(folder / "logits.npy"))
 
 
+def lengths(folder):
+    """language models with other batches and lengths than those of the export"""
+    import numpy
+    common.files("lengths", folder)
+    common.mezzo("export", "--model", "gpt-tiny", "--weights", folder / "weights",
+                 "--out", folder / "gpt.onnx")
+    for name, path in (("gpt", "gpt.onnx"), ("llama", "net.onnx")):
+        for size in ("1x3", "1x40", "4x3", "4x40"):
+            found = run(folder / path, numpy.load(folder / f"ids_{size}.npy"))
+            expected = numpy.load(folder / f"{name}_{size}.npy")
+            assert found.shape == expected.shape, f"{name} {size}: the shape is {found.shape}"
+            assert_close(found, expected)
+
+
 if __name__ == "__main__":
-    common.main(["numpy", "onnxruntime"], [*map(check_of, MODELS), operations, several])
+    common.main(["numpy", "onnxruntime"], [*map(check_of, MODELS), operations, several, lengths])

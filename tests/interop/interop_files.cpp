@@ -150,6 +150,29 @@ void write_onnx(const std::string& folder) {
   write_several(folder, ids);
 }
 
+// Weights of gpt-tiny, a Llama as net.onnx, and what both compute of batches and lengths N x T.
+void write_lengths(const std::string& folder) {
+  manual_seed(2);
+  const auto gpt = models::create("gpt-tiny", models::usual_config("gpt-tiny"));
+  gpt->eval();
+  io::write_safetensors(folder + "/weights", gpt->state());
+  models::Llama llama(
+      {.vocabulary = 256, .layers = 2, .heads = 4, .key_heads = 2, .width = 64, .hidden = 96});
+  llama.eval();
+  interchange::export_onnx(llama, {8}, folder + "/net.onnx",
+                           {.input = DType::kI64, .open_length = true});
+  const NoGrad no_grad;
+  for (const std::int64_t n : {1, 4}) {
+    for (const std::int64_t t : {3, 40}) {
+      const Tensor ids = clamp(rand({n, t}) * 256, 0, 255).astype(DType::kI64);
+      const std::string end = concat("_", n, "x", t, ".npy");
+      io::write_npy(folder + "/ids" + end, ids);
+      io::write_npy(folder + "/gpt" + end, (*gpt)(ids));
+      io::write_npy(folder + "/llama" + end, llama(ids));
+    }
+  }
+}
+
 // A PNG file with one white pixel.
 constexpr unsigned char kPng[] = {
     0x89, 0x50, 0x4E, 0x47, 0x0D, 0x0A, 0x1A, 0x0A, 0x00, 0x00, 0x00, 0x0D, 0x49, 0x48,
@@ -194,6 +217,8 @@ int run(const std::vector<std::string>& words) {
     io::write_safetensors(words[2], io::read_pytorch(words[1]));
   } else if (what == "onnx" && words.size() == 2) {
     write_onnx(words[1]);
+  } else if (what == "lengths" && words.size() == 2) {
+    write_lengths(words[1]);
   } else if (what == "events" && words.size() == 2) {
     write_events(words[1]);
   } else if (what == "steps" && words.size() == 4) {
@@ -202,8 +227,10 @@ int run(const std::vector<std::string>& words) {
     tokenize(words[1], words[2], words[3], words.size() == 5 ? words[4] : "");
   } else {
     std::fputs(
-        "usage: copy-npy IN OUT, copy-safetensors IN OUT, copy-pytorch IN OUT, onnx FOLDER, events "
-        "FOLDER, steps MODEL FOLDER RATE or tokenize TOKENIZER TEXTS IDS [DECODED]\n",
+        "usage: copy-npy IN OUT, copy-safetensors IN OUT, copy-pytorch IN OUT, onnx FOLDER, "
+        "lengths "
+        "FOLDER, events FOLDER, steps MODEL FOLDER RATE or tokenize TOKENIZER TEXTS IDS "
+        "[DECODED]\n",
         stderr);
     return 2;
   }

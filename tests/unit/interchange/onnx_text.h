@@ -40,9 +40,7 @@ inline std::map<std::string, std::string> texts_of_constants(const onnx::GraphPr
 }
 
 // `TYPE(INPUT, ...) ATTRIBUTE=VALUE ...`, a line per node.
-inline std::string nodes_of(nn::Module& net, const Shape& example, DType input = DType::kF32) {
-  onnx::ModelProto model;
-  model.ParseFromString(serialize_onnx(net, example, {.input = input}));
+inline std::string nodes_of(const onnx::ModelProto& model) {
   onnx::checker::check_model(model);
   const std::map<std::string, std::string> constants = texts_of_constants(model.graph());
   std::string text;
@@ -56,6 +54,12 @@ inline std::string nodes_of(nn::Module& net, const Shape& example, DType input =
     for (const onnx::AttributeProto& attribute : node.attribute()) text += text_of(attribute);
   }
   return text;
+}
+
+inline std::string nodes_of(nn::Module& net, const Shape& example, DType input = DType::kF32) {
+  onnx::ModelProto model;
+  model.ParseFromString(serialize_onnx(net, example, {.input = input}));
+  return nodes_of(model);
 }
 
 using Function = std::function<Tensor(const Tensor&)>;

@@ -14,6 +14,7 @@
 #include "mezzo/nn/swi_glu.h"
 #include "mezzo/ops/cast.h"
 #include "mezzo/ops/compare.h"
+#include "mezzo/ops/indexing.h"
 #include "mezzo/ops/piecewise.h"
 #include "mezzo/ops/reduce.h"
 #include "mezzo/ops/shape_ops.h"
@@ -193,6 +194,21 @@ TEST(Positions, SinusoidsAreThePapers) {
       EXPECT_NEAR(table[p * 6 + 2 * i + 1], std::cos(angle), kEps);
     }
   }
+}
+
+TEST(Positions, MayBeNamed) {
+  LearnedPositions positions(4, 2);
+  const Tensor x = randn({2, 3, 2});
+  const Tensor named = from_values<std::int64_t>({0, 1, 2, 3, 0, 0}, {2, 3});
+  const Tensor rows = reshape(embedding(positions.weight(), named), {2, 3, 2});
+  EXPECT_EQ(positions.at(named, x).to_vector<float>(), (x + rows).to_vector<float>());
+  EXPECT_EQ(
+      positions.at(from_values<std::int64_t>({0, 1, 2, 0, 1, 2}, {2, 3}), x).to_vector<float>(),
+      positions(x).to_vector<float>());
+  EXPECT_THAT(message_of([&] {
+                positions.at(named, randn({2, 2, 2}));
+              }),
+              HasSubstr("x must have the shape [2, 3, 2], it has [2, 2, 2]"));
 }
 
 TEST(Positions, AreAddedToTheFirstTokens) {
