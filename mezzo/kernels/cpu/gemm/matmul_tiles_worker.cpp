@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "mezzo/core/math.h"
+#include "mezzo/core/scratch.h"
 #include "mezzo/kernels/cpu/gemm/tiles-inl.h"
 #include "mezzo/kernels/cpu/loops/cache_sizes.h"
 
@@ -95,8 +96,8 @@ Worker::Size chunk_of(Bf16Unit unit, const Operand& first, std::int64_t blocks,
 
 LongSums::LongSums(const Area& area)
     : area_(area),
-      values_(empty({area.end_row - area.row, area.end_column - area.column, kPair * kPair},
-                    DType::kF32)) {}
+      values_(scratch({area.end_row - area.row, area.end_column - area.column, kPair * kPair},
+                      DType::kF32)) {}
 
 Sums LongSums::at(std::int64_t row, std::int64_t column) const {
   constexpr std::int64_t kTile = kTileRows * kTileRows;
@@ -128,7 +129,8 @@ Worker::Worker(Bf16Unit unit, const Operand& first, const Size& area)
       registers_(unit),
       most_blocks_(blocks_of_run(first)),
       chunk_(chunk_of(unit, first, most_blocks_, area)),
-      copies_(empty({2 * (chunk_.columns + chunk_.rows) * most_blocks_ * kTileBytes}, DType::kU8)),
+      copies_(
+          scratch({2 * (chunk_.columns + chunk_.rows) * most_blocks_ * kTileBytes}, DType::kU8)),
       second_(static_cast<char*>(copies_.mutable_raw_data())),
       first_(second_ + 2 * chunk_.columns * most_blocks_ * kTileBytes) {}
 
