@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "mezzo/core/error.h"
+#include "mezzo/report/html.h"
 #include "mezzo/report/svg.h"
 #include "mezzo/report/text.h"
 
@@ -14,8 +15,12 @@ namespace {
 
 using amp::GradientHistogram;
 
-constexpr const char* kNothing =
-    "<p class=\"empty\">No gradients to draw: none that was counted is finite and not zero.</p>\n";
+std::string nothing(const ExponentChart& chart) {
+  return concat("<p class=\"empty\">No ", chart.noun,
+                " to draw: none that was counted is finite and not zero.</p>\n");
+}
+
+constexpr std::size_t kManyRows = 80;
 
 // The effect of f16 on the gradients of a binade; each fate has a class that paints it.
 enum class Fate : unsigned char { kLost, kSubnormal, kKept, kInfinite };
@@ -231,8 +236,15 @@ class HeatMap {
 
 }  // namespace
 
+std::string fate_keys() {
+  return "<p class=\"note\"><span class=\"key\"><i class=\"kept\"></i>normal in f16</span> "
+         "<span class=\"key\"><i class=\"weak\"></i>subnormal in f16: fewer bits</span> "
+         "<span class=\"key\"><i class=\"lost\"></i>becomes zero in f16</span> "
+         "<span class=\"key\"><i class=\"over\"></i>overflows f16</span></p>\n";
+}
+
 std::string bars_to_svg(const GradientHistogram& histogram, const ExponentChart& chart) {
-  if (histogram.counts.finite_nonzero() == 0) return kNothing;
+  if (histogram.counts.finite_nonzero() == 0) return nothing(chart);
   constexpr double kHeight = 300;
   constexpr double kBottom = kHeight - 26;
   const ExponentScale scale = scale_for({&histogram, 1}, 92, kChartWidth - 12);
@@ -263,7 +275,14 @@ std::string bars_to_svg(const GradientHistogram& histogram, const ExponentChart&
 
 std::string heat_map_to_svg(std::span<const GradientHistogram> histograms,
                             const ExponentChart& chart) {
-  return histograms.empty() ? std::string(kNothing) : HeatMap(histograms, chart).draw();
+  return histograms.empty() ? nothing(chart) : HeatMap(histograms, chart).draw();
+}
+
+std::string heat_maps(std::span<const amp::GradientHistogram> histograms,
+                      const ExponentChart& chart, const std::string& row) {
+  const std::string map = figure(heat_map_to_svg(histograms, chart));
+  if (histograms.size() <= kManyRows) return map;
+  return details(concat("All ", histograms.size(), " rows, one per ", row), map);
 }
 
 }  // namespace mezzo::report

@@ -21,6 +21,8 @@ std::string figure(std::string_view html);
 // A table, which scrolls within its own box where it is wider than the page. The caption says what
 // the rows are; it is not drawn, since a heading stands above every table.
 std::string table(const Table& content, std::string_view caption);
+// The same, but folded where it has many rows.
+std::string table_folded_if_long(const Table& content, std::string_view caption);
 
 // A part that is folded until the reader opens it by its summary.
 std::string details(std::string_view summary, std::string_view html);

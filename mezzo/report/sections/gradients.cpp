@@ -9,12 +9,6 @@
 namespace mezzo::report {
 namespace {
 
-constexpr const char* kFateKeys =
-    "<p class=\"note\"><span class=\"key\"><i class=\"kept\"></i>normal in f16</span> "
-    "<span class=\"key\"><i class=\"weak\"></i>subnormal in f16: fewer bits</span> "
-    "<span class=\"key\"><i class=\"lost\"></i>becomes zero in f16</span> "
-    "<span class=\"key\"><i class=\"over\"></i>overflows f16</span></p>\n";
-
 // `row`: what one histogram is of.
 Section gradient_section(Section section, const RunData& run,
                          std::span<const amp::GradientHistogram> histograms,
@@ -28,9 +22,9 @@ Section gradient_section(Section section, const RunData& run,
       "Gradients without the loss scale, by powers of two, counted in ", counted_text(run),
       ". Zeros are left out. Colours show what f16 does to them without scaling; the strips on top "
       "show the range of each type.");
-  section.add(kFateKeys);
+  section.add(fate_keys());
   section.add("All together", figure(bars_to_svg(amp::sum_of(histograms, "all"), bars)));
-  section.add("By " + row, figure(heat_map_to_svg(histograms, map)));
+  section.add("By " + row, heat_maps(histograms, map, row));
   return section;
 }
 
