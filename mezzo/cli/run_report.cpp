@@ -288,6 +288,16 @@ void ReportObserver::on_first_overflow(const numbers::OverflowFinding& finding) 
   next_.on_first_overflow(finding);
 }
 
+void ReportObserver::on_activations(const numbers::ActivationStatistics& statistics) {
+  if (report_.is_wanted()) {
+    report::RunData& run = report_.run();
+    run.activations = statistics.total();
+    run.weights = statistics.total_weights();
+    run.counted_forward_passes = statistics.counted_steps();
+  }
+  next_.on_activations(statistics);
+}
+
 void ReportObserver::on_gradients(const amp::GradientStatistics& statistics) {
   if (report_.is_wanted()) {
     report::RunData& run = report_.run();

@@ -46,6 +46,10 @@ class ReportObserver final : public train::RunObserver {
   void on_rate(const train::RateEvent& event) override;
   void on_early_stop(const train::EarlyStop& event) override;
   void on_first_overflow(const numbers::OverflowFinding& finding) override;
+  void on_counted(const numbers::ActivationStatistics& statistics) override {
+    next_.on_counted(statistics);
+  }
+  void on_activations(const numbers::ActivationStatistics& statistics) override;
   void on_gradients(const amp::GradientStatistics& statistics) override;
 
  private:
