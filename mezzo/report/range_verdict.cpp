@@ -231,7 +231,8 @@ void add_weights(const RunData& run, std::vector<std::string>& sentences) {
       concat("f16 cannot hold ", bad.size(), " of ", run.weights.size(), " weights and buffers."));
   add_findings(bad, sentences);
   if (const std::string option = option_text(bad); !option.empty()) {
-    sentences.push_back(concat("What reads them belongs in f32: ", option, "."));
+    sentences.push_back(
+        concat("What reads them belongs in f32, where norms are anyway: ", option, "."));
   }
 }
 
