@@ -31,24 +31,24 @@ double floor_power_of_two(double scale) {
   return std::exp2(std::ilogb(scale));
 }
 
-void GradientHistogram::merge(const GradientHistogram& other) {
+void ExponentHistogram::merge(const ExponentHistogram& other) {
   counts += other.counts;
   passes += other.passes;
 }
 
-double GradientHistogram::lost_in(DType dtype, double scale) const {
+double ExponentHistogram::lost_in(DType dtype, double scale) const {
   return part(counts.rounded_to(dtype, shift_of(scale)).to_zero, counts.finite_nonzero());
 }
 
-double GradientHistogram::overflowing_in(DType dtype, double scale) const {
+double ExponentHistogram::overflowing_in(DType dtype, double scale) const {
   return part(counts.rounded_to(dtype, shift_of(scale)).to_infinity, counts.finite_nonzero());
 }
 
-double GradientHistogram::subnormal_in(DType dtype, double scale) const {
+double ExponentHistogram::subnormal_in(DType dtype, double scale) const {
   return part(counts.rounded_to(dtype, shift_of(scale)).to_subnormal, counts.finite_nonzero());
 }
 
-std::optional<double> GradientHistogram::best_scale(DType dtype, int margin) const {
+std::optional<double> ExponentHistogram::best_scale(DType dtype, int margin) const {
   const auto largest = counts.largest();
   if (!largest.has_value()) return std::nullopt;
   // The binade of the largest gradients begins within the range; whether they all fit depends on
@@ -59,7 +59,7 @@ std::optional<double> GradientHistogram::best_scale(DType dtype, int margin) con
   return std::exp2(std::min(shift, kLargestScale));
 }
 
-std::optional<int> GradientHistogram::quantile(double q) const {
+std::optional<int> ExponentHistogram::quantile(double q) const {
   check_arg(q >= 0 && q <= 1, "gradient_histogram", "a quantile is in [0, 1]: ", q);
   const std::int64_t count = counts.finite_nonzero();
   if (count == 0) return std::nullopt;
@@ -70,9 +70,9 @@ std::optional<int> GradientHistogram::quantile(double q) const {
   return exponent;
 }
 
-GradientHistogram sum_of(std::span<const GradientHistogram> histograms, std::string name) {
-  GradientHistogram sum{.name = std::move(name)};
-  for (const GradientHistogram& histogram : histograms) sum.merge(histogram);
+ExponentHistogram sum_of(std::span<const ExponentHistogram> histograms, std::string name) {
+  ExponentHistogram sum{.name = std::move(name)};
+  for (const ExponentHistogram& histogram : histograms) sum.merge(histogram);
   return sum;
 }
 

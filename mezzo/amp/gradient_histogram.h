@@ -1,4 +1,5 @@
-// Histograms of the binary exponents of gradients, which show what 16-bit types would lose.
+// Histograms of the binary exponents of gradients, activations and weights, which show what formats
+// with fewer bits would lose.
 #pragma once
 
 #include <cstdint>
@@ -11,20 +12,21 @@
 
 namespace mezzo::amp {
 
-// The exponents of the gradients of one parameter, or of one module's output. They are the true
-// gradients: a loss scale is removed before counting.
-struct GradientHistogram {
-  std::string name{};  // of the parameter, or the path of the module
-  Shape shape{};       // of the gradient at the last count
+// The exponents of what a name stands for: of the gradients of one parameter or of one module's
+// output, of the results of a call, or of a weight. Gradients are the true ones: a loss scale is
+// removed before counting.
+struct ExponentHistogram {
+  std::string name{};  // of the parameter, the module or the call
+  Shape shape{};       // of the tensor at the last count
   ExponentCounts counts{};
   std::int64_t passes = 0;  // number of passes that were counted
 
   // Adds the counts of another histogram.
-  void merge(const GradientHistogram& other);
+  void merge(const ExponentHistogram& other);
 
-  // The fraction of the finite gradients other than zero that rounding to that dtype would make
+  // The fraction of the finite numbers other than zero that rounding to that dtype would make
   // zero, or infinite, after multiplication by `scale`; 0 if there are none. Exact for f32
-  // gradients that are normal numbers. Throws ArgumentError unless the dtype has 16 bits and the
+  // numbers that are normal. Throws ArgumentError unless the dtype has 16 bits and the
   // scale a power of two; see floor_power_of_two().
   double lost_in(DType dtype, double scale = 1) const;
   double overflowing_in(DType dtype, double scale = 1) const;
@@ -41,11 +43,13 @@ struct GradientHistogram {
   std::optional<int> quantile(double q) const;
 };
 
+using GradientHistogram = ExponentHistogram;
+
 // The largest power of two that is at most `scale`. Throws ArgumentError unless the scale is
 // positive and finite.
 double floor_power_of_two(double scale);
 
 // The sum of histograms, under a new name.
-GradientHistogram sum_of(std::span<const GradientHistogram> histograms, std::string name);
+ExponentHistogram sum_of(std::span<const ExponentHistogram> histograms, std::string name);
 
 }  // namespace mezzo::amp

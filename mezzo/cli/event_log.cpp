@@ -1,6 +1,7 @@
 #include "mezzo/cli/event_log.h"
 
 #include "mezzo/cli/first_pictures.h"
+#include "mezzo/cli/histogram_events.h"
 #include "mezzo/io/png.h"
 
 namespace mezzo::cli {
@@ -52,6 +53,25 @@ void EventLog::add(const train::Evaluation& test) {
   } else {
     writer_->add_scalar("test/perplexity", test.perplexity(), step_);
   }
+}
+
+void EventLog::add(const std::string& tag, const ExponentCounts& counts) {
+  const io::Histogram histogram = exponent_buckets(counts);
+  // The step is not over yet, so it is the one after the last.
+  if (!histogram.limits.empty()) writer_->add_histogram(tag, histogram, step_ + 1);
+}
+
+void EventLog::on_counted(const numbers::ActivationStatistics& statistics) {
+  open();
+  if (writer_ != nullptr) {
+    for (const numbers::CallHistogram& call : statistics.latest()) {
+      add(tag_of(call.id), call.exponents.counts);
+    }
+    for (const amp::ExponentHistogram& weight : statistics.latest_weights()) {
+      add("weights/" + weight.name, weight.counts);
+    }
+  }
+  next_.on_counted(statistics);
 }
 
 void EventLog::on_epoch(const train::EpochEvent& event) {

@@ -10,8 +10,10 @@
 namespace mezzo::cli {
 
 // Writes scalars: `train/loss`, `train/lr`, `train/scale` and `train/skipped` for every step,
-// `test/loss` and `test/accuracy` for every epoch. Writes `train/first_batch` as an image. Passes
-// all events on; without a folder it does nothing else.
+// `test/loss` and `test/accuracy` for every epoch. Writes `train/first_batch` as an image, and for
+// every step in which they were counted the exponents of activations and weights as histograms
+// `activations/PATH/OPERATION` and `weights/NAME`. Passes all events on; without a folder it does
+// nothing else.
 class EventLog final : public train::RunObserver {
  public:
   EventLog(std::string folder, train::RunObserver& next)
@@ -29,6 +31,10 @@ class EventLog final : public train::RunObserver {
   void on_first_overflow(const numbers::OverflowFinding& finding) override {
     next_.on_first_overflow(finding);
   }
+  void on_counted(const numbers::ActivationStatistics& statistics) override;
+  void on_activations(const numbers::ActivationStatistics& statistics) override {
+    next_.on_activations(statistics);
+  }
   void on_gradients(const amp::GradientStatistics& statistics) override {
     next_.on_gradients(statistics);
   }
@@ -36,6 +42,7 @@ class EventLog final : public train::RunObserver {
  private:
   void open();
   void add(const train::Evaluation& test);
+  void add(const std::string& tag, const ExponentCounts& counts);
 
   std::string folder_;
   train::RunObserver& next_;

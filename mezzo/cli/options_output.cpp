@@ -17,15 +17,17 @@ void set_check(const SharedOptions& options, train::RunOptions& run) {
 
 void set_histograms(const SharedOptions& options, train::RunOptions& run) {
   const bool has_report = !options.report.empty();
-  check_arg(has_report || (!options.histogram_every.has_value() && !run.activation_gradients),
+  const bool has_output = has_report || !options.json.empty() || !options.logdir.empty();
+  check_arg(has_output || (!options.histogram_every.has_value() && !run.activation_gradients),
             "--report",
-            "is missing: --histogram-every and --activation-gradients collect what only ",
-            "a report shows. Give a file, or leave them out");
+            "is missing, and so are --json and --logdir: --histogram-every and "
+            "--activation-gradients collect what only they show. Give a file, or leave them out");
   constexpr std::int64_t kHistogramEvery = 50;
-  if (has_report) run.histogram_every = options.histogram_every.value_or(kHistogramEvery);
+  // A log or event files alone stay small unless histograms are asked for.
+  run.histogram_every = options.histogram_every.value_or(has_report ? kHistogramEvery : 0);
   check_arg(!run.activation_gradients || run.histogram_every != 0, "--activation-gradients",
-            "are counted together with those of parameters, which --histogram-every 0 turns off. "
-            "Leave one of the two out");
+            "are counted together with those of parameters, which --histogram-every 0, the default "
+            "without --report, turns off. Give a number of steps");
 }
 
 void add_checkpoint_options(CLI::App& command, SharedOptions& options) {
@@ -46,7 +48,7 @@ void add_report_options(CLI::App& command, SharedOptions& options) {
   add(offer(command.add_option("--check", options.check, "first-overflow: its call"),
             {kFirstOverflow}));
   add(command.add_option("--histogram-every", options.histogram_every,
-                         "Steps between counts of gradients (50 with --report; 0: never)"));
+                         "Steps between histograms (50 with --report; 0: never)"));
   add(command.add_flag("--activation-gradients", options.run.activation_gradients,
                        "Count the gradients of every module's output, too"));
 }

@@ -11,6 +11,7 @@
 
 #include "mezzo/cli/events.h"
 #include "mezzo/cli/failures.h"
+#include "mezzo/cli/histogram_events.h"
 #include "mezzo/cli/print.h"
 #include "mezzo/cli/table.h"
 
@@ -159,6 +160,14 @@ void Progress::on_first_overflow(const numbers::OverflowFinding& finding) {
                {"advice", finding.cause.advice}});
   clear_line();
   write_out("{}\n", finding.text());
+}
+
+void Progress::on_activations(const numbers::ActivationStatistics& statistics) {
+  write_histograms(json_, statistics);
+}
+
+void Progress::on_gradients(const amp::GradientStatistics& statistics) {
+  write_histograms(json_, statistics);
 }
 
 // Empty for a run without a loss scale, which skips a step only if the loss is not finite.

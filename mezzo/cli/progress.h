@@ -24,6 +24,8 @@ class Progress final : public train::RunObserver {
   void on_rate(const train::RateEvent& event) override;
   void on_early_stop(const train::EarlyStop& event) override;
   void on_first_overflow(const numbers::OverflowFinding& finding) override;
+  void on_activations(const numbers::ActivationStatistics& statistics) override;
+  void on_gradients(const amp::GradientStatistics& statistics) override;
 
   // Calls train::run() with an observer that passes events to this one. Failures after the first
   // step count as failures while running.

@@ -351,6 +351,16 @@ void ReportObserver::on_counting(const amp::GradientStatistics& statistics) {
   next_.on_counting(statistics);
 }
 
+void ReportObserver::on_activations(const numbers::ActivationStatistics& statistics) {
+  if (report_.is_wanted()) {
+    report::RunData& run = report_.run();
+    run.activations = statistics.total();
+    run.weights = statistics.total_weights();
+    run.counted_forward_passes = statistics.counted_steps();
+  }
+  next_.on_activations(statistics);
+}
+
 void ReportObserver::on_gradients(const amp::GradientStatistics& statistics) {
   statistics_ = nullptr;
   if (report_.is_wanted()) take_counts(statistics, report_.run());

@@ -6,6 +6,7 @@
 
 #include "mezzo/core/dtype.h"
 #include "mezzo/core/error.h"
+#include "mezzo/numbers/call_histogram.h"
 
 namespace mezzo::numbers {
 namespace {
@@ -95,9 +96,9 @@ const Operand* large_batch(const TracedStepCall& call) {
 // `--keep-f32 layer1.0` keeps a whole module; a call of the network itself is named by its
 // operation.
 std::string keep_text(const CallId& id) {
-  const std::string& op = id.op == "cast" ? id.path : (id.path.empty() ? id.op : id.path);
-  if (op.empty()) return "Keep what reads it in f32, or use bf16, which has the range of f32";
-  return concat("Keep it in f32 (--keep-f32 ", op, "), or use bf16, which has the range of f32");
+  const std::string name = name_to_keep(id);
+  if (name.empty()) return "Keep what reads it in f32, or use bf16, which has the range of f32";
+  return concat("Keep it in f32 (--keep-f32 ", name, "), or use bf16, which has the range of f32");
 }
 
 OverflowCause from_outside(const Operand& input) {

@@ -23,6 +23,8 @@ constexpr Section (*kSections[])(const RunData&) = {
     batch_section,
     parameter_gradients_section,
     activation_gradients_section,
+    activations_section,
+    weights_section,
     plan_section,
 };
 

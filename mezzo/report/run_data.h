@@ -10,6 +10,7 @@
 
 #include "mezzo/amp/gradient_histogram.h"
 #include "mezzo/core/dtype.h"
+#include "mezzo/numbers/call_histogram.h"
 #include "mezzo/numbers/first_overflow.h"
 
 namespace mezzo::report {
@@ -74,6 +75,10 @@ struct RunData {
   std::vector<amp::GradientHistogram> activation_gradients{};
   std::int64_t counted_steps = 0;
   std::vector<numbers::OverflowFinding> first_overflows{};  // empty unless the run looked for them
+  // Sums over the forward passes that were counted; empty if none was.
+  std::vector<numbers::CallHistogram> activations{};
+  std::vector<amp::ExponentHistogram> weights{};
+  std::int64_t counted_forward_passes = 0;
   Table plan{};     // a row per operation; no rows without a plan
   Table reasons{};  // those of the plan, if it only has their numbers
 };

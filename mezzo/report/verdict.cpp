@@ -6,6 +6,7 @@
 #include <span>
 
 #include "mezzo/core/error.h"
+#include "mezzo/report/range_verdict.h"
 #include "mezzo/report/text.h"
 
 namespace mezzo::report {
@@ -246,6 +247,7 @@ std::vector<std::string> verdict(const RunData& run) {
     sentences.push_back(skipped_steps(run));
   }
   add_gradient_sentences(run, sentences);
+  add_range_sentences(run, sentences);
   return sentences;
 }
 

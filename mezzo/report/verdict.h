@@ -9,8 +9,9 @@
 namespace mezzo::report {
 
 // The result, notes from the run, whether steps were skipped and why, whether the loss needed
-// scaling, what each 16-bit type would do to the gradients, and which loss scale would fit. It
-// contains only what the data says: without histograms there is no sentence about gradients.
+// scaling, what each 16-bit type would do to the gradients, which loss scale would fit, which
+// calls have to be kept in f32 and which may be lowered. It contains only what the data says:
+// without histograms there is no sentence about gradients or calls.
 std::vector<std::string> verdict(const RunData& run);
 
 // log2 of the loss scale that the drawings show: the one at the end of the run, or else the best

@@ -147,10 +147,15 @@ RunResult run(const RunOptions& options, const DataPair& data, RunObserver& obse
   const auto tell = [&observer](const numbers::OverflowFinding& finding) {
     observer.on_first_overflow(finding);
   };
-  Trainer trainer(resolved, example.shape, example.classes, {.on_overflow = tell});
+  const auto tell_counts = [&observer](const numbers::ActivationStatistics& statistics) {
+    observer.on_counted(statistics);
+  };
+  Trainer trainer(resolved, example.shape, example.classes,
+                  {.on_overflow = tell, .on_counted = tell_counts});
   RunWatchers watchers(resolved, observer);
   const auto hand_over = [&] {
     watchers.finish(*trainer.net);
+    if (trainer.activations != nullptr) observer.on_activations(*trainer.activations);
     if (trainer.statistics != nullptr) observer.on_gradients(*trainer.statistics);
     if (trained != nullptr) *trained = std::move(trainer.net);
   };

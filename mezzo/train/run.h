@@ -16,6 +16,7 @@
 #include "mezzo/data/loader.h"
 #include "mezzo/data/open.h"
 #include "mezzo/nn/module.h"
+#include "mezzo/numbers/activation_statistics.h"
 #include "mezzo/numbers/first_overflow.h"
 #include "mezzo/train/checkpointing.h"
 #include "mezzo/train/data_pair.h"
@@ -120,6 +121,10 @@ class RunObserver {
   virtual void on_early_stop(const EarlyStop& /*event*/) {}
   // Before on_step() of a skipped step, if RunOptions::check_first_overflow.
   virtual void on_first_overflow(const numbers::OverflowFinding& /*finding*/) {}
+  // Before on_step() of a step in which activations and weights were counted.
+  virtual void on_counted(const numbers::ActivationStatistics& /*statistics*/) {}
+  // After the last step, if activations and weights were counted.
+  virtual void on_activations(const numbers::ActivationStatistics& /*statistics*/) {}
   // After the last step, if gradients were counted.
   virtual void on_gradients(const amp::GradientStatistics& /*statistics*/) {}
 };

@@ -153,8 +153,9 @@ struct RunOptions {
   // Modules, by the pattern of their path, whose intermediate results the backward pass recomputes
   // instead of keeping: nn::recompute(). It gives the same bits in less memory.
   std::vector<std::string> recompute{};
-  bool sync_batchnorm = false;       // across all `processes`: nn::convert_sync_batchnorm()
-  std::int64_t histogram_every = 0;  // count gradients every so many steps; 0: never
+  bool sync_batchnorm = false;  // across all `processes`: nn::convert_sync_batchnorm()
+  // Count the exponents of gradients, activations and weights every so many steps; 0: never.
+  std::int64_t histogram_every = 0;
   // Skip steps with a bad gradient at every precision, and say in which call of a skipped step the
   // first infinity or NaN began: numbers::FirstOverflow.
   bool check_first_overflow = false;

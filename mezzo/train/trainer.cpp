@@ -1,5 +1,6 @@
 #include "mezzo/train/trainer.h"
 
+#include <initializer_list>
 #include <string>
 #include <utility>
 #include <vector>
@@ -22,6 +23,15 @@ std::unique_ptr<amp::GradientStatistics> make_statistics(nn::Module& net,
                                             .activations = options.activation_gradients});
 }
 
+// Null unless the options request statistics.
+std::unique_ptr<numbers::ActivationStatistics> make_activation_statistics(
+    nn::Module& net, const RunOptions& options, const TrainerHooks& hooks) {
+  if (options.histogram_every == 0) return nullptr;
+  return std::make_unique<numbers::ActivationStatistics>(
+      net, numbers::ActivationStatistics::Options{.every = options.histogram_every,
+                                                  .on_counted = hooks.on_counted});
+}
+
 // Null unless the options ask for it.
 std::unique_ptr<numbers::FirstOverflow> make_overflow_check(
     nn::Module& net, const RunOptions& options,
@@ -33,9 +43,11 @@ std::unique_ptr<numbers::FirstOverflow> make_overflow_check(
       net, numbers::FirstOverflow::Options{.on_found = on_found, .is_scale_dynamic = is_dynamic});
 }
 
-std::vector<amp::StepObserver*> list_of(amp::StepObserver* observer) {
-  if (observer == nullptr) return {};
-  return {observer};
+// Those that there are.
+std::vector<amp::StepObserver*> list_of(std::initializer_list<amp::StepObserver*> observers) {
+  std::vector<amp::StepObserver*> list = observers;
+  std::erase(list, nullptr);
+  return list;
 }
 
 // The loss of classes, or of next tokens.
@@ -73,6 +85,7 @@ Trainer::Trainer(const RunOptions& options, const Shape& example, std::int64_t c
     : net(make_model(options, example, classes)),
       policy(apply_precision(*net, options, example)),
       statistics(make_statistics(*net, options)),
+      activations(make_activation_statistics(*net, options, hooks)),
       overflow(make_overflow_check(*net, options, hooks.on_overflow)),
       optimizer(make_optimizer(*net, options.optimizer)),
       model(amp::TrainStep(*net, training_loss(options), *optimizer.optimizer,
@@ -82,7 +95,7 @@ Trainer::Trainer(const RunOptions& options, const Shape& example, std::int64_t c
                             .max_grad_norm = options.optimizer.clip,
                             .check_gradients = options.check_first_overflow,
                             .statistics = statistics.get(),
-                            .observers = list_of(overflow.get()),
+                            .observers = list_of({activations.get(), overflow.get()}),
                             .processes = options.processes,
                             .on_phase = hooks.on_phase}),
             loss_for(options.model,

@@ -7,6 +7,7 @@
 
 #include "mezzo/amp/gradient_statistics.h"
 #include "mezzo/nn/loss.h"
+#include "mezzo/numbers/activation_statistics.h"
 #include "mezzo/numbers/first_overflow.h"
 #include "mezzo/train/model.h"
 #include "mezzo/train/optimizer_of.h"
@@ -19,6 +20,8 @@ struct TrainerHooks {
   std::function<void(amp::StepPhase)> on_phase{};
   // For RunOptions::check_first_overflow.
   std::function<void(const numbers::OverflowFinding&)> on_overflow{};
+  // For RunOptions::histogram_every.
+  std::function<void(const numbers::ActivationStatistics&)> on_counted{};
 };
 
 // Network, optimizer and model of a run, for examples of that shape: images or sequences of tokens,
@@ -29,8 +32,9 @@ struct Trainer {
 
   std::unique_ptr<nn::Module> net;
   amp::Policy policy;
-  std::unique_ptr<amp::GradientStatistics> statistics;
-  std::unique_ptr<numbers::FirstOverflow> overflow;  // null unless the options ask for it
+  std::unique_ptr<amp::GradientStatistics> statistics;         // null unless the options ask for it
+  std::unique_ptr<numbers::ActivationStatistics> activations;  // likewise
+  std::unique_ptr<numbers::FirstOverflow> overflow;            // likewise
   GroupedOptimizer optimizer;
   Model model;
 };

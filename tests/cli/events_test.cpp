@@ -256,6 +256,37 @@ TEST_F(Events, EventFilesHoldWhatTheLogHolds) {
   EXPECT_THAT(event_file("second"), HasSubstr(begin));
 }
 
+TEST_F(Events, HistogramsAreInTheLogAndTheEventFiles) {
+  const std::vector<Json> events = events_of_run(
+      "train --model mlp --amp O2/f16 --steps 3 --batch-size 16 --histogram-every 2 --logdir " +
+      path("log-of-events"));
+  std::set<std::string> of;
+  std::set<std::string> names;
+  for (const Json& event : events_of(events, "histogram")) {
+    of.insert(event["of"]);
+    EXPECT_EQ(event["passes"], 2);
+    for (const char* format : {"f16", "bf16", "e4m3", "e5m2"}) {
+      EXPECT_GE(event[format]["zero"], 0.0);
+      EXPECT_LE(event[format]["lost_weight"], 1.0);
+    }
+    if (event["of"] == "activation")
+      names.insert(event["path"].get<std::string>() + ": " + event["op"].get<std::string>());
+  }
+  EXPECT_EQ(of, (std::set<std::string>{"activation", "gradient", "weight"}));
+  EXPECT_THAT(names, testing::Contains("fc1: linear"));
+  const std::string file = event_file("log-of-events");
+  EXPECT_THAT(file, HasSubstr("activations/fc1/linear"));
+  EXPECT_THAT(file, HasSubstr("weights/fc1.weight"));
+  EXPECT_EQ(events.back()["event"], "result");
+}
+
+TEST_F(Events, WithoutBeingAskedForThereAreNoHistograms) {
+  const std::vector<Json> events =
+      events_of_run("train --model mlp --steps 1 --batch-size 16 --logdir " + path("events"));
+  EXPECT_TRUE(events_of(events, "histogram").empty());
+  EXPECT_THAT(event_file("events"), Not(HasSubstr("activations/")));
+}
+
 TEST_F(Events, AReportSaysWhatHappened) {
   const std::string options = "train --model mlp --dtype f16 --batch-size 16 --checkpoint-dir " +
                               path("run") + " --report " + path("page");

@@ -22,8 +22,10 @@ TEST_F(Command, TrainWritesAReport) {
   const std::string page = read_text("run.html");
   for (const char* part :
        {"lenet5 O2/f16 on digits", "4 steps of 4 were skipped", "Parameter gradients",
-        "counted in 2 of 4 steps", "Activation gradients", "Precision plan", "conv1.weight",
-        "All 16 images", "image/png;base64,", "</html>"}) {
+        "counted in 2 of 4 steps", "Activation gradients", "Activations", "Weights",
+        "What each format does to every call", "conv1: conv2d", "Outlook on eight bits",
+        "f16 can hold the results of", "Precision plan", "conv1.weight", "All 16 images",
+        "image/png;base64,", "</html>"}) {
     EXPECT_THAT(page, HasSubstr(part));
   }
   EXPECT_THAT(read_events("log.json")[1]["first_bad"], testing::Ne(""));
@@ -47,6 +49,7 @@ TEST_F(Command, AReportWithoutHistogramsHasNoGradients) {
       "train --steps 2 --batch-size 16 --quiet --histogram-every 0 --report " + path("run.html"));
   ASSERT_EQ(outcome.status, 0) << outcome.errors;
   EXPECT_THAT(read_text("run.html"), testing::Not(HasSubstr("Parameter gradients")));
+  EXPECT_THAT(read_text("run.html"), testing::Not(HasSubstr("Activations")));
 }
 
 TEST_F(Command, CompareWritesOneReportOfAllRuns) {

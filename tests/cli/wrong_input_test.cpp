@@ -94,6 +94,7 @@ TEST_F(Command, WrongInputGetsOneClearLineAndStatus2) {
       {"train --activation-gradients", "--report"},
       {"train --report run.html --histogram-every -1", "--histogram-every"},
       {"train --report run.html --histogram-every 0 --activation-gradients", "--histogram-every"},
+      {"train --json log --activation-gradients", "--histogram-every"},
       {"compare --levels O0,O7", "O7"},
       {"eval --model lenet5", "--weights"},
       {"bench --model resnet50 --image-size -3", "--image-size"},

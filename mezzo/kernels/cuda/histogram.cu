@@ -1,4 +1,5 @@
-// Histograms of the exponents of gradients; see ops/update/exponent_counts.h.
+// Histograms of the exponents of gradients, activations and weights; see
+// ops/update/exponent_counts.h.
 #include "mezzo/core/device_backend.h"
 #include "mezzo/kernels/cuda/blocks.cuh"
 #include "mezzo/kernels/cuda/flat.h"
@@ -19,11 +20,14 @@ __device__ unsigned scaled_magnitude(float value, float factor) {
 __device__ int cell_of(unsigned bits) {
   const int fraction = static_cast<int>(bits & 0x7fffffU);
   int part = 0;
-  for (const int begin : {1, 0x7f8000, 0x7fe000, 0x7ff000}) part += fraction >= begin ? 1 : 0;
+  for (const int begin : {1, 0x600000, 0x680001, 0x700000, 0x7f8000, 0x7fe000, 0x7ff000}) {
+    part += fraction >= begin ? 1 : 0;
+  }
   return static_cast<int>(bits >> 23 & 0xffU) * ExponentCounts::kParts + part;
 }
-static_assert(ExponentCounts::kPartBegins ==
-              std::array<std::int32_t, 4>{1, 0x7f8000, 0x7fe000, 0x7ff000});
+static_assert(ExponentCounts::kPartBegins == std::array<std::int32_t, 7>{1, 0x600000, 0x680001,
+                                                                         0x700000, 0x7f8000,
+                                                                         0x7fe000, 0x7ff000});
 
 // Counts are integers, so the order of additions does not matter. Many threads increment a few
 // cells; those in a thread block's own shared memory respond ten times faster.

@@ -25,6 +25,11 @@ Section batch_section(const RunData& run);
 Section parameter_gradients_section(const RunData& run);
 Section activation_gradients_section(const RunData& run);
 
+// The exponents of the results of forward calls, by module, and what each format would do to those
+// of each call; and of the weights.
+Section activations_section(const RunData& run);
+Section weights_section(const RunData& run);
+
 // The precision of every call.
 Section plan_section(const RunData& run);
 

@@ -161,6 +161,107 @@ TEST(ExponentCounts, TheEndsOfF16) {
   EXPECT_EQ(rounded(kInf), Rounded());  // already infinite before
 }
 
+// The formats of eight bits by their definitions: the value of a code without its sign, and the
+// first code beyond the finite ones.
+struct EightBits {
+  NumberFormat format;
+  int fraction_bits;
+  int bias;
+  int codes;  // of finite numbers
+};
+constexpr EightBits kE4m3{NumberFormat::kE4m3, 3, 7, 0x7f};
+constexpr EightBits kE5m2{NumberFormat::kE5m2, 2, 15, 0x7c};
+
+// Also of the code after the last finite one, as if it were a number: rounding goes by it.
+double value_of(const EightBits& bits, int code) {
+  const int parts = 1 << bits.fraction_bits;
+  const int field = code / parts;
+  const double fraction = static_cast<double>(code % parts) / parts;
+  return field == 0 ? std::ldexp(fraction, 1 - bits.bias)
+                    : std::ldexp(1 + fraction, field - bits.bias);
+}
+
+// Nearest, and of two equally near ones that with the even code.
+Rounded rounded_by_definition(const EightBits& bits, double value) {
+  const double magnitude = std::abs(value);
+  int code = 0;
+  while (code < bits.codes && value_of(bits, code + 1) <= magnitude) ++code;
+  if (code == bits.codes) return {.to_infinity = 1};
+  const double middle = (value_of(bits, code) + value_of(bits, code + 1)) / 2;
+  if (magnitude > middle || (magnitude == middle && code % 2 == 1)) ++code;
+  if (code == bits.codes) return {.to_infinity = 1};
+  if (code == 0) return {.to_zero = 1};
+  return {.to_subnormal = code < (1 << bits.fraction_bits) ? 1 : 0};
+}
+
+// The finite numbers of all codes, the one that would follow, the middles between neighbours, and
+// the f32 numbers beside all of them, of either sign.
+std::vector<float> numbers_around_codes(const EightBits& bits) {
+  std::vector<float> numbers;
+  const auto add = [&](double number) {
+    const auto exact = static_cast<float>(number);
+    for (const float value : {exact, std::nextafter(exact, 0.0F), std::nextafter(exact, kInf)}) {
+      if (!std::isnormal(value)) continue;
+      numbers.push_back(value);
+      numbers.push_back(-value);
+    }
+  };
+  for (int code = 0; code <= bits.codes; ++code) {
+    add(value_of(bits, code));
+    add((value_of(bits, code) + value_of(bits, code + 1)) / 2);
+  }
+  return numbers;
+}
+
+TEST(ExponentCounts, EightBitFormatsRoundAsTheirCodesSay) {
+  for (const EightBits& bits : {kE4m3, kE5m2}) {
+    const std::vector<float> numbers = numbers_around_codes(bits);
+    EXPECT_GT(numbers.size(), 1400);
+    for (const float value : numbers) {
+      const Rounded expected = rounded_by_definition(bits, value);
+      for (const int shift : {-40, 0, 3}) {
+        const ExponentCounts counts = plain_counts<float>({std::ldexp(value, -shift)});
+        EXPECT_EQ(counts.rounded_to(bits.format, shift), expected)
+            << name_of(bits.format) << " " << value << " times 2^" << shift;
+      }
+    }
+  }
+}
+
+TEST(ExponentCounts, TheEndsOfEightBits) {
+  const auto rounded = [](NumberFormat format, float value) {
+    return plain_counts<float>({value}).rounded_to(format);
+  };
+  EXPECT_EQ(rounded(NumberFormat::kE4m3, 448), Rounded());
+  EXPECT_EQ(rounded(NumberFormat::kE4m3, 464), Rounded()) << "a tie, and 448 is even";
+  EXPECT_EQ(rounded(NumberFormat::kE4m3, std::nextafter(464.0F, kInf)).to_infinity, 1);
+  EXPECT_EQ(rounded(NumberFormat::kE4m3, 0x1p-10F).to_zero, 1);
+  EXPECT_EQ(rounded(NumberFormat::kE4m3, std::nextafter(0x1p-10F, 1.0F)).to_subnormal, 1);
+  EXPECT_EQ(rounded(NumberFormat::kE4m3, 0x1p-6F), Rounded());
+  EXPECT_EQ(rounded(NumberFormat::kE5m2, 57344), Rounded());
+  EXPECT_EQ(rounded(NumberFormat::kE5m2, std::nextafter(61440.0F, 0.0F)), Rounded());
+  EXPECT_EQ(rounded(NumberFormat::kE5m2, 61440).to_infinity, 1);
+  EXPECT_EQ(rounded(NumberFormat::kE5m2, 0x1p-17F).to_zero, 1);
+  EXPECT_EQ(rounded(NumberFormat::kE5m2, 0x1p-16F).to_subnormal, 1);
+  EXPECT_EQ(rounded(NumberFormat::kE5m2, 0x1p-14F), Rounded());
+}
+
+TEST(ExponentCounts, TheWeightThatTheLowerEndTakes) {
+  const auto lost = [](const std::vector<float>& values, NumberFormat format, int shift = 0) {
+    return plain_counts(values).lost_weight_in(format, shift);
+  };
+  EXPECT_EQ(lost({}, NumberFormat::kF16), 0);
+  EXPECT_EQ(lost({0, kInf}, NumberFormat::kF16), 0);
+  EXPECT_EQ(lost({1, 2, 3}, NumberFormat::kF16), 0);
+  EXPECT_EQ(lost({0x1p-26F, -0x1p-30F}, NumberFormat::kF16), 1);
+  EXPECT_EQ(lost({0x1p-26F, -0x1p-30F}, NumberFormat::kF16, 20), 0);
+  EXPECT_EQ(lost({0x1p-26F, -0x1p-30F}, NumberFormat::kBf16), 0);
+  EXPECT_LT(lost({1, 0x1p-26F, -0x1p-30F}, NumberFormat::kF16), 1e-7);
+  // A quarter of f16's step of 2^-24.
+  EXPECT_EQ(lost({0x1p-22F}, NumberFormat::kF16), 0x1p-26 / 0x1p-22);
+  EXPECT_EQ(lost({0x1p-20F}, NumberFormat::kF16, -2), 0x1p-26 / 0x1p-22);
+}
+
 TEST(ExponentCounts, SubnormalsOfF32StayLost) {
   const ExponentCounts counts = plain_counts<float>({0x1p-127F, 0x1p-149F, 0});
   EXPECT_EQ(counts.at(ExponentCounts::kLowest), 2);
@@ -171,6 +272,7 @@ TEST(ExponentCounts, SubnormalsOfF32StayLost) {
 TEST(ExponentCounts, SumsAndExtremes) {
   ExponentCounts counts = plain_counts<float>({1, 3, -3.5F, 0, kInf});
   EXPECT_EQ(counts.largest(), 1);
+  EXPECT_EQ(counts.smallest(), 0);
   counts += plain_counts<float>({kNan, 0x1p100F});
   EXPECT_EQ(counts.largest(), 100);
   EXPECT_EQ(counts.at(1), 2);
@@ -180,6 +282,7 @@ TEST(ExponentCounts, SumsAndExtremes) {
   EXPECT_EQ(counts.infinities(), 1);
   EXPECT_FALSE(counts.all_finite());
   EXPECT_EQ(ExponentCounts().largest(), std::nullopt);
+  EXPECT_EQ(ExponentCounts().smallest(), std::nullopt);
   EXPECT_EQ(ExponentCounts().total(), 0);
 }
 

@@ -1,4 +1,4 @@
-// Histograms of the exponents of values, for gradient statistics.
+// Histograms of the exponents of values, for statistics of gradients, activations and weights.
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "mezzo/kernels/cpu/optim/histogram.cpp"
 #include <mutex>
@@ -29,8 +29,8 @@ HWY_INLINE hn::Vec<I32> rows_of(hn::Vec<I32> magnitude) {
   const I32 i32;
   const auto fraction = hn::And(magnitude, hn::Set(i32, 0x7fffff));
   const auto field = hn::ShiftRight<23>(magnitude);
-  auto cell = hn::Add(hn::ShiftLeft<2>(field), field);
-  static_assert(ExponentCounts::kParts == 5);
+  auto cell = hn::ShiftLeft<3>(field);
+  static_assert(ExponentCounts::kParts == 8);
   for (const std::int32_t begin : ExponentCounts::kPartBegins) {
     const auto reached = hn::Gt(fraction, hn::Set(i32, begin - 1));
     cell = hn::Sub(cell, hn::VecFromMask(i32, reached));  // a true lane is -1
