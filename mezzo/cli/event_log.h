@@ -29,6 +29,7 @@ class EventLog final : public train::RunObserver {
   void on_first_overflow(const numbers::OverflowFinding& finding) override {
     next_.on_first_overflow(finding);
   }
+  void on_dump(const train::DumpEvent& event) override { next_.on_dump(event); }
   void on_gradients(const amp::GradientStatistics& statistics) override {
     next_.on_gradients(statistics);
   }

@@ -24,6 +24,7 @@ class Progress final : public train::RunObserver {
   void on_rate(const train::RateEvent& event) override;
   void on_early_stop(const train::EarlyStop& event) override;
   void on_first_overflow(const numbers::OverflowFinding& finding) override;
+  void on_dump(const train::DumpEvent& event) override;
 
   // Calls train::run() with an observer that passes events to this one. Failures after the first
   // step count as failures while running.

@@ -7,6 +7,7 @@
 
 #include "mezzo/amp/gradient_statistics.h"
 #include "mezzo/nn/loss.h"
+#include "mezzo/numbers/dump.h"
 #include "mezzo/numbers/first_overflow.h"
 #include "mezzo/train/model.h"
 #include "mezzo/train/optimizer_of.h"
@@ -19,6 +20,10 @@ struct TrainerHooks {
   std::function<void(amp::StepPhase)> on_phase{};
   // For RunOptions::check_first_overflow.
   std::function<void(const numbers::OverflowFinding&)> on_overflow{};
+  // For RunOptions::dump.
+  std::function<void(const numbers::StepDumper&)> on_dump{};
+  // A further observer of the steps; must outlive the trainer.
+  amp::StepObserver* observer = nullptr;
 };
 
 // Network, optimizer and model of a run, for examples of that shape: images or sequences of tokens,
@@ -31,6 +36,7 @@ struct Trainer {
   amp::Policy policy;
   std::unique_ptr<amp::GradientStatistics> statistics;
   std::unique_ptr<numbers::FirstOverflow> overflow;  // null unless the options ask for it
+  std::unique_ptr<numbers::StepDumper> dump;         // likewise
   GroupedOptimizer optimizer;
   Model model;
 };
