@@ -2,7 +2,6 @@
 // dtypes explain.
 #include "mezzo/numbers/compare.h"
 
-#include <cstdlib>
 #include <tuple>
 
 #include <gmock/gmock.h>
@@ -41,13 +40,13 @@ TEST_P(EqualRuns, AreEqualBitForBit) {
   EXPECT_TRUE(found.is_equal()) << all_lines(found);
   EXPECT_FALSE(found.first_difference.has_value());
   EXPECT_FALSE(found.first_jump.has_value()) << all_lines(found);
-  EXPECT_GT(found.results.size(), 10);
-  EXPECT_GT(found.gradients.size(), 5);
+  EXPECT_GT(found.results.size(), 5);
+  EXPECT_GE(found.gradients.size(), 4);
   EXPECT_THAT(found.lines()[0], testing::StartsWith("equal bit for bit: all"));
 }
 
 INSTANTIATE_TEST_SUITE_P(All, EqualRuns,
-                         testing::Combine(testing::Values("lenet5", "gpt-tiny"),
+                         testing::Combine(testing::Values("lenet5", "mlp"),
                                           testing::Values(kAllF32, kO2Bf16, kO2F16),
                                           testing::Bool()),
                          [](const auto& instance) {
@@ -63,7 +62,7 @@ TEST(Compare, EagerAndCapturedAreEqual) {
       const Comparison found =
           compare_settings(model, {.policy = policy}, {.policy = policy, .is_captured = true});
       EXPECT_FALSE(found.first_difference.has_value()) << model << "\n" << all_lines(found);
-      EXPECT_GT(found.results.size(), 10);
+      EXPECT_GT(found.results.size(), 5);
       EXPECT_FALSE(found.first_jump.has_value()) << model << "\n" << all_lines(found);
       for (const ComparedTensor& gradient : found.gradients) {
         EXPECT_TRUE(gradient.difference.is_equal()) << model << " " << gradient.name;
@@ -80,17 +79,8 @@ TEST_P(SaneNetwork, IsWithinWhatItsDtypesExplain) {
   const double scale = policy.lower == DType::kF16 && policy.dtype() == DType::kF16 ? 1024 : 0;
   const Comparison found = compare_settings(
       model, {.policy = kAllF32}, {.policy = policy, .is_captured = is_captured, .scale = scale});
-  if (std::getenv("MEZZO_SHOW") != nullptr) {
-    std::printf("%s", all_lines(found).c_str());
-    for (const ComparedResult& r : found.results) {
-      if (!r.own.is_measured) continue;
-      std::printf("%6.2f %6.2f own %.2e largest %.2e explained %.2e err %.2e %s\n",
-                  r.own.error / r.own.explained, r.own.largest / r.own.explained, r.own.error,
-                  r.own.largest, r.own.explained, r.error, r.id.call.text().c_str());
-    }
-  }
   EXPECT_TRUE(found.first_difference.has_value());
-  EXPECT_GT(found.measured, 10);
+  EXPECT_GT(found.measured, 5);
   EXPECT_FALSE(found.first_jump.has_value()) << all_lines(found);
   EXPECT_FALSE(found.is_equal());
 }
@@ -105,14 +95,14 @@ INSTANTIATE_TEST_SUITE_P(All, SaneNetwork,
                          });
 
 TEST(Compare, F32IsWithinWhatItExplainsOfF64) {
-  for (const char* const model : {"lenet5", "gpt-tiny"}) {
+  for (const char* const model : {"lenet5", "mlp"}) {
     const Comparison found = compare_with_f64(model, {.policy = kAllF32});
-    EXPECT_GT(found.measured, 10);
+    EXPECT_GT(found.measured, 5);
     EXPECT_FALSE(found.first_jump.has_value()) << model << "\n" << all_lines(found);
     const auto worst = found.largest(false);
     ASSERT_TRUE(worst.has_value());
     EXPECT_LT(found.results[*worst].error, 1e-4) << all_lines(found);
-    EXPECT_GT(found.gradients.size(), 5);
+    EXPECT_GE(found.gradients.size(), 4);
   }
 }
 
