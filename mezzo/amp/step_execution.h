@@ -19,10 +19,11 @@ using StepBody = std::function<void(std::span<const Tensor> batch)>;
 
 // What distinguishes bodies that make different calls.
 struct StepMode {
-  const void* step = nullptr;  // whose body it is: host work refers to it
-  std::uint64_t scaling = 0;   // GradScaler::mode()
-  std::size_t params = 0;      // of the optimizer, which a group may have been added to
-  BatchLayout layout{};        // of the batch
+  const void* step = nullptr;    // whose body it is: host work refers to it
+  std::uint64_t scaling = 0;     // GradScaler::mode()
+  std::size_t params = 0;        // of the optimizer, which a group may have been added to
+  BatchLayout layout{};          // of the batch
+  bool shows_gradients = false;  // to observers
 
   bool operator==(const StepMode&) const = default;
 };

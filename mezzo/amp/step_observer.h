@@ -4,6 +4,7 @@
 #include <span>
 #include <string>
 
+#include "mezzo/core/named_tensor.h"
 #include "mezzo/ops/dispatcher/call_id.h"
 #include "mezzo/ops/dispatcher/call_listener.h"
 
@@ -50,6 +51,17 @@ class StepObserver {
   virtual void on_call(const ObservedStepCall& call) = 0;
   // After the last call of a step or of a replay that is observed.
   virtual void end_calls() {}
+
+  // Of a step that is observed, not of a replay: before its first call, with its batch.
+  virtual void begin_calls(const Batch& /*batch*/) {}
+  // True: on_gradients() is to be called for the steps that are observed. A captured step then
+  // updates its parameters after the backward pass, not within it; the bits are the same.
+  virtual bool sees_gradients() const { return false; }
+  // The gradients that the update gets, by the names of their parameters: of the whole batch, times
+  // the scale of the loss. Parameters without a gradient are left out.
+  virtual void on_gradients(std::span<const NamedTensor> /*gradients*/) {}
+  // After an observed step and its update. Not called if the step has thrown.
+  virtual void end_step(const TrainStepResult& /*result*/) {}
 };
 
 }  // namespace mezzo::amp

@@ -131,14 +131,12 @@ TrainStepResult TrainStep::operator()(const Batch& batch) {
     options_.statistics->begin_step(result_.scale);
   }
   const RandomPosition start = default_generator().position();
-  std::vector<StepObserver*> observers = options_.observers;
-  std::erase_if(observers,
-                [&](StepObserver* observer) { return !observer->begin_step(result_.scale); });
+  begin_observers(batch);
   buffers_.begin();
   phase_ = StepPhase::kForward;
   phase_begin_ = std::chrono::steady_clock::now();
   try {
-    ObservedCalls observed(std::move(observers));
+    ObservedCalls observed(observing_);
     execute(batch);
     observed.end();
   } catch (...) {
@@ -149,7 +147,15 @@ TrainStepResult TrainStep::operator()(const Batch& batch) {
   }
   if (result_.skipped) replay(batch, start);
   result_.next_scale = scaler_.get_scale();
+  for (StepObserver* observer : observing_) observer->end_step(result_);
   return std::move(result_);
+}
+
+void TrainStep::begin_observers(const Batch& batch) {
+  observing_ = options_.observers;
+  std::erase_if(observing_,
+                [&](StepObserver* observer) { return !observer->begin_step(result_.scale); });
+  for (StepObserver* observer : observing_) observer->begin_calls(batch);
 }
 
 void TrainStep::execute(const Batch& batch) {
@@ -172,7 +178,8 @@ StepMode TrainStep::mode(const Batch& batch) const {
   return {.step = this,
           .scaling = scaler_.mode(),
           .params = optimizer_.params().size(),
-          .layout = layout_of(batch)};
+          .layout = layout_of(batch),
+          .shows_gradients = shows_gradients()};
 }
 
 void TrainStep::run(const Batch& batch) {
@@ -183,6 +190,7 @@ void TrainStep::run(const Batch& batch) {
   average_gradients();
   const bool needs_host = this->needs_host();
   if (needs_host && !take_losses()) return;
+  if (shows_gradients()) show_gradients();
   // In a recording the update is one piece with the work before it.
   const bool is_one = captures_for_recording() && !needs_host;
   if (!is_one || options_.on_phase) begin(StepPhase::kUpdate);

@@ -161,6 +161,7 @@ class TrainStep {
   void run(const Batch& batch);
   void execute(const Batch& batch);
   void replay(const Batch& batch, RandomPosition start);
+  void begin_observers(const Batch& batch);
   StepMode mode(const Batch& batch) const;
   // These return false if a loss is not finite and the step is skipped.
   bool accumulate(const Batch& part, const LossParts::Whole& whole, double share);
@@ -174,6 +175,8 @@ class TrainStep {
   void end_phase();
   void begin_together();
   void average_gradients();
+  bool shows_gradients() const;
+  void show_gradients();
   bool needs_host() const;
   bool updates_by_leaf() const;
   void note_update_by_leaf();
@@ -209,7 +212,8 @@ class TrainStep {
   StepExecution execution_;
   StepBuffers buffers_;
   bool has_begun_ = false;
-  Losses losses_;  // not read yet
+  Losses losses_;                         // not read yet
+  std::vector<StepObserver*> observing_;  // those of the current step
   std::shared_ptr<UpdateOnDevice> update_;
   std::size_t update_params_ = 0;         // the parameters in the optimizer when update_ was made
   UpdateOnDevice::Checks update_checks_;  // the checks that update_ was made for

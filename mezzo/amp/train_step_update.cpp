@@ -1,5 +1,6 @@
 // The update of a training step: as one piece of host work, queued, or by leaf. Also the exchange
 // between processes for it.
+#include <algorithm>
 #include <cmath>
 #include <memory>
 #include <optional>
@@ -52,11 +53,33 @@ void TrainStep::average_gradients() {
   optim::average_gradients(optimizer_.params(), *options_.processes);
 }
 
+bool TrainStep::shows_gradients() const {
+  return std::ranges::any_of(
+      observing_, [](const StepObserver* observer) { return observer->sees_gradients(); });
+}
+
+// A captured program is also run in later steps, for their observers.
+void TrainStep::show_gradients() {
+  do_host_work("show_gradients", {}, optimizer_.params(), [this](std::span<const Tensor>) {
+    std::vector<NamedTensor> gradients;
+    for (std::size_t i = 0; i < optimizer_.params().size(); ++i) {
+      const Tensor& gradient = optimizer_.params()[i].grad();
+      if (gradient.defined()) gradients.push_back({name_of_parameter(i), gradient});
+    }
+    const WithoutCallListener not_of_the_step;
+    for (StepObserver* observer : observing_) {
+      if (observer->sees_gradients()) observer->on_gradients(gradients);
+    }
+    return true;
+  });
+}
+
 // True if somebody wants to see the gradients of this step, or if they cannot be processed in
 // place.
 bool TrainStep::needs_host() const {
   const GradientStatistics* statistics = scaler_.statistics();
   if (statistics != nullptr && statistics->is_due()) return true;
+  if (shows_gradients()) return true;
   if (options_.processes != nullptr) return true;  // it exchanges gradients on the host
   return !UpdateOnDevice::fits(players(), losses_.tensors, scaler_.is_enabled());
 }
@@ -65,8 +88,8 @@ bool TrainStep::needs_host() const {
 // and nobody wants to see them first.
 bool TrainStep::updates_by_leaf() const {
   const GradientStatistics* statistics = scaler_.statistics();
-  const bool shows_gradients = statistics != nullptr && statistics->is_due();
-  return captures_by_leaf() && losses_.tensors.empty() && !shows_gradients &&
+  const bool counts = statistics != nullptr && statistics->is_due();
+  return captures_by_leaf() && losses_.tensors.empty() && !counts && !shows_gradients() &&
          !scaler_.checks_gradients() && !checks_unscaled() && options_.processes == nullptr &&
          optim::StepInParts::fits(optimizer_);
 }

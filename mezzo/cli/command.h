@@ -7,6 +7,7 @@ namespace mezzo::cli {
 
 void add_train(CLI::App& app);
 void add_compare(CLI::App& app);
+void add_diff(CLI::App& app);
 void add_bench(CLI::App& app);
 void add_eval(CLI::App& app);
 void add_export(CLI::App& app);

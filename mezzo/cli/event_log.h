@@ -35,6 +35,7 @@ class EventLog final : public train::RunObserver {
   void on_activations(const numbers::ActivationStatistics& statistics) override {
     next_.on_activations(statistics);
   }
+  void on_dump(const train::DumpEvent& event) override { next_.on_dump(event); }
   void on_gradients(const amp::GradientStatistics& statistics) override {
     next_.on_gradients(statistics);
   }

@@ -55,6 +55,7 @@ int run(int argc, char** argv) {
   app.set_version_flag("--version", MEZZO_VERSION);
   mezzo::cli::add_train(app);
   mezzo::cli::add_compare(app);
+  mezzo::cli::add_diff(app);
   mezzo::cli::add_bench(app);
   mezzo::cli::add_eval(app);
   mezzo::cli::add_generate(app);

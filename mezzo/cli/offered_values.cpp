@@ -29,6 +29,11 @@ CLI::Option* offer(CLI::Option* option, const std::vector<std::string>& words) {
 CLI::Option* offer_files(CLI::Option* option) { return offer(option, {kFiles}); }
 CLI::Option* offer_folders(CLI::Option* option) { return offer(option, {kFolders}); }
 
+CLI::Option* offer_with_folders(CLI::Option* option, std::vector<std::string> words) {
+  words.emplace_back(kFolders);
+  return offer(option, words);
+}
+
 OfferedValues offered_for(CLI::Option& option) {
   std::istringstream text;
   try {

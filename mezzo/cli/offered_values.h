@@ -21,6 +21,7 @@ struct OfferedValues {
 CLI::Option* offer(CLI::Option* option, const std::vector<std::string>& words);
 CLI::Option* offer_files(CLI::Option* option);
 CLI::Option* offer_folders(CLI::Option* option);
+CLI::Option* offer_with_folders(CLI::Option* option, std::vector<std::string> words);
 
 // What is offered for the option.
 OfferedValues offered_for(CLI::Option& option);

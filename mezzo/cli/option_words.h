@@ -20,6 +20,7 @@ void set_data(const SharedOptions& options, train::RunOptions& run);
 void set_watch(const SharedOptions& options, train::RunOptions& run);
 void set_device(const SharedOptions& options, train::RunOptions& run);
 void set_check(const SharedOptions& options, train::RunOptions& run);
+void set_dump(const SharedOptions& options, train::RunOptions& run);
 void set_histograms(const SharedOptions& options, train::RunOptions& run);
 
 // The numbers of a text such as `0.9,0.999`, separated by commas or white space. Empty if the text

@@ -17,6 +17,7 @@ train::RunOptions SharedOptions::parsed() const {
   set_device(*this, result);
   set_check(*this, result);
   set_histograms(*this, result);
+  set_dump(*this, result);
   result.epochs = epochs.value_or(result.epochs);
   train::check_options(result);
   return result;

@@ -50,7 +50,9 @@ struct SharedOptions {
   std::optional<std::string> dtype{};  // default: bf16
   std::string keep_batchnorm{};
   std::string loss_scale{};
-  std::string check{};  // `first-overflow`
+  std::string check{};                 // `first-overflow`
+  std::optional<std::int64_t> dump{};  // the step
+  std::string dump_dir{};              // default: dump-STEP
   std::string head{};
   std::string class_weights{};  // `balanced`, numbers or a file
   OptimizerWords optimizer{};
@@ -116,6 +118,8 @@ void add_device_options(CLI::App& command, SharedOptions& options);
 void add_checkpoint_options(CLI::App& command, SharedOptions& options);
 // --logdir --report --check --histogram-every --activation-gradients
 void add_report_options(CLI::App& command, SharedOptions& options);
+// --dump --dump-dir
+void add_dump_options(CLI::App& command, SharedOptions& options);
 // --json --quiet
 void add_output_options(CLI::App& command, SharedOptions& options);
 

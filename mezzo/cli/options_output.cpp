@@ -30,6 +30,21 @@ void set_histograms(const SharedOptions& options, train::RunOptions& run) {
             "without --report, turns off. Give a number of steps");
 }
 
+void set_dump(const SharedOptions& options, train::RunOptions& run) {
+  check_arg(options.dump.has_value() || options.dump_dir.empty(), "--dump",
+            "is missing: --dump-dir is the folder for the step that it names. Give both");
+  if (!options.dump.has_value()) return;
+  check_arg(*options.dump >= 1, "--dump", "must be a step, from 1: ", *options.dump);
+  run.dump.step = options.dump;
+  run.dump.folder = options.dump_dir.empty() ? concat("dump-", *options.dump) : options.dump_dir;
+}
+
+void add_dump_options(CLI::App& command, SharedOptions& options) {
+  const auto add = [&](CLI::Option* option) { option->group(heading::kOutput); };
+  add(command.add_option("--dump", options.dump, "Write step N, for diff"));
+  add(offer_folders(command.add_option("--dump-dir", options.dump_dir, "Its folder (dump-N)")));
+}
+
 void add_checkpoint_options(CLI::App& command, SharedOptions& options) {
   train::CheckpointingOptions& checkpoints = options.run.checkpoints;
   const auto add = [&](CLI::Option* option) { option->group(heading::kCheckpoints); };
@@ -48,7 +63,7 @@ void add_report_options(CLI::App& command, SharedOptions& options) {
   add(offer(command.add_option("--check", options.check, "first-overflow: its call"),
             {kFirstOverflow}));
   add(command.add_option("--histogram-every", options.histogram_every,
-                         "Steps between histograms (50 with --report; 0: never)"));
+                         "Steps between counts (50)"));
   add(command.add_flag("--activation-gradients", options.run.activation_gradients,
                        "Count the gradients of every module's output, too"));
 }

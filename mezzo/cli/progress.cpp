@@ -170,6 +170,13 @@ void Progress::on_gradients(const amp::GradientStatistics& statistics) {
   write_histograms(json_, statistics);
 }
 
+void Progress::on_dump(const train::DumpEvent& event) {
+  json_.write(
+      {{"event", "dump"}, {"step", event.step}, {"folder", event.folder}, {"bytes", event.bytes}});
+  clear_line();
+  write_out("step {} is in {}: {}\n", event.step, event.folder, format_bytes(event.bytes));
+}
+
 // Empty for a run without a loss scale, which skips a step only if the loss is not finite.
 std::string Progress::scaling() const {
   // The scale is an f32 value, printed with as few digits as identify it.

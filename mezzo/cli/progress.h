@@ -26,6 +26,7 @@ class Progress final : public train::RunObserver {
   void on_first_overflow(const numbers::OverflowFinding& finding) override;
   void on_activations(const numbers::ActivationStatistics& statistics) override;
   void on_gradients(const amp::GradientStatistics& statistics) override;
+  void on_dump(const train::DumpEvent& event) override;
 
   // Calls train::run() with an observer that passes events to this one. Failures after the first
   // step count as failures while running.

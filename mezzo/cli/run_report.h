@@ -70,6 +70,7 @@ class ReportObserver final : public train::RunObserver {
     next_.on_counted(statistics);
   }
   void on_activations(const numbers::ActivationStatistics& statistics) override;
+  void on_dump(const train::DumpEvent& event) override { next_.on_dump(event); }
   void on_gradients(const amp::GradientStatistics& statistics) override;
 
  private:

@@ -21,6 +21,7 @@
 #include "mezzo/io/atomic_file.h"
 #include "mezzo/io/safetensors.h"
 #include "mezzo/models/weight_files.h"
+#include "mezzo/numbers/dump.h"
 #include "mezzo/train/configuration.h"
 #include "mezzo/train/fine_tuning.h"
 
@@ -57,6 +58,7 @@ void check_files(const TrainOptions& options) {
   check_distinct({{"--class-weights", options.class_weights}, save});
   check_outputs({json, page, save},
                 {.folders = {{"--checkpoint-dir", options.run.checkpoints.folder},
+                             {"--dump-dir", options.dump_dir},
                              {"--logdir", options.logdir}},
                  .data = options.run.data});
 }
@@ -79,6 +81,7 @@ void run_train(TrainOptions options) {
   const auto processes = share_work(options);
   if (processes->rank() > 0) options.save.clear();
   run.processes = processes.get();
+  run.dump.made_by = std::string("mezzo ") + MEZZO_VERSION;
   apply_machine_options(options);
   const std::string name = fmt::format("{} {}", run.model, text_of(run.policy));
   RunReport report(report_title(name, run.data), options.report);
@@ -98,6 +101,7 @@ void run_train(TrainOptions options) {
   run.should_stop = [] { return StopOnSignal::was_asked(); };
   if (!options.save.empty()) io::check_writable(options.save, "--save");
   if (!options.logdir.empty()) io::check_folder_writable(options.logdir, "--logdir");
+  if (run.dump.step.has_value()) numbers::check_dump_folder(run.dump.folder, "--dump-dir");
   train::RunResult result;
   try {
     result = progress.run(run, data, observer, &trained);
@@ -143,6 +147,7 @@ void add_train(CLI::App& app) {
   offer_files(command->add_option("--save", options->save, "safetensors file to write"))
       ->group(heading::kOutput);
   add_output_options(*command, *options);
+  add_dump_options(*command, *options);
   add_report_options(*command, *options);
   command->callback([options] { run_train(*options); });
 }

@@ -238,7 +238,8 @@ void Executable::tell_listener(const Instruction& instruction) const {
     outputs.push_back(slots_[output]);
     names.push_back(program_.values[output].made_by);
     CallId& call = names.back().call;
-    if (call.op.empty()) call = {.path = node.path, .op = node.op->name};
+    // A result of a pass, which no call of eager mode has: it must not take the name of one.
+    if (call.op.empty()) call = {.path = node.path, .op = concat(node.op->name, "#graph", output)};
   }
   call_listener()->on_finished({*node.op, instruction.inputs, node.attrs, outputs, names,
                                 program_.values[node.outputs[0]].joined});

@@ -2,32 +2,23 @@
 #pragma once
 
 #include <cstddef>
-#include <map>
 #include <optional>
 #include <string>
-#include <utility>
 #include <vector>
 
 #include "mezzo/amp/step_observer.h"
+#include "mezzo/numbers/operand_sources.h"
 #include "mezzo/numbers/value_range.h"
 
 namespace mezzo::numbers {
-
-// Where an operand comes from.
-enum class Source : std::uint8_t {
-  kCall,       // a call of the step
-  kParameter,  // a parameter or a buffer of the network, or a copy of one
-  kBatch,      // the batch
-  kOther,      // a constant, or anything else that existed before the step
-};
 
 struct Operand {
   DType dtype = DType::kF32;
   std::string shape{};
   ValueRange range{};
-  Source source = Source::kOther;
-  std::size_t call = 0;  // kCall: the index of the call
-  std::string name{};    // kParameter and kBatch: `fc.weight`, `input 0`
+  Source source = Source::kOther;  // these three as in Origin
+  std::size_t call = 0;
+  std::string name{};
 };
 
 struct TracedStepCall {
@@ -46,8 +37,8 @@ struct TracedStepCall {
 // where those of their input do.
 class CallTrace {
  public:
-  // Gives the elements of a tensor that exists before the step a source and a name.
-  void name(const Tensor& tensor, Source source, const std::string& name);
+  // Where elements come from; what exists before the step is to be named before its calls.
+  OperandSources& sources() { return sources_; }
   void add(const amp::ObservedStepCall& call);
   // Forgets calls and names.
   void clear();
@@ -61,21 +52,10 @@ class CallTrace {
   std::optional<std::size_t> origin() const;
 
  private:
-  // The memory of the elements: a later result in the same memory replaces an earlier one.
-  using Place = std::pair<const void*, std::int64_t>;
-  struct Known {
-    Source source = Source::kOther;
-    std::size_t call = 0;
-    std::string name{};
-  };
-
-  static Place place_of(const Tensor& tensor);
-  Known source_of(const Tensor& tensor);
   Operand operand(const Tensor& tensor);
 
   std::vector<TracedStepCall> calls_;
-  std::map<Place, Known> known_;
-  std::map<const void*, Known> storages_;  // those that exist before the step
+  OperandSources sources_;
 };
 
 }  // namespace mezzo::numbers

@@ -65,15 +65,8 @@ bool FirstOverflow::begin_replay(const amp::TrainStepResult& result, const Batch
   ++looked_at_;
   scale_ = result.scale;
   trace_.clear();
-  for (const NamedTensor& entry : net_.state()) {
-    trace_.name(entry.tensor, Source::kParameter, entry.name);
-  }
-  for (std::size_t i = 0; i < batch.inputs.size(); ++i) {
-    trace_.name(batch.inputs[i], Source::kBatch, concat("input ", i));
-  }
-  for (std::size_t i = 0; i < batch.labels.size(); ++i) {
-    trace_.name(batch.labels[i], Source::kBatch, concat("label ", i));
-  }
+  trace_.sources().name_state(net_);
+  trace_.sources().name_batch(batch);
   return true;
 }
 

@@ -221,6 +221,11 @@ Tensor pending_source(const Tensor& x) {
   return alias(parameter, x.shape(), x.strides(), parameter.offset() + x.offset());
 }
 
+Tensor copied_parameter(const Tensor& x) {
+  const CastContents* contents = contents_of(*x.storage());
+  return contents != nullptr ? contents->source() : Tensor();
+}
+
 RenewedCopy RenewedCopy::find(const Tensor& param) {
   RenewedCopy renewed;
   param.storage()->fill_held_copies();

@@ -40,6 +40,10 @@ inline Tensor contiguous(const Tensor& x) { return to_format(x, Format::kContigu
 // weights reads the parameter instead, in one pass.
 Tensor pending_source(const Tensor& x);
 
+// If x is the shared 16-bit copy of a parameter, or a view of it: the parameter, without its
+// history. Otherwise undefined.
+Tensor copied_parameter(const Tensor& x);
+
 // The copies of an f32 parameter that an update writes in the same pass, so that the next step need
 // neither cast nor pack. They are found before the parameter changes and kept afterwards.
 //

@@ -16,7 +16,7 @@ std::string document_head(const Document& document) {
                 "<meta name=\"viewport\" content=\"width=device-width, initial-scale=1\"/>\n",
                 document.is_live ? "<meta http-equiv=\"refresh\" content=\"5\"/>\n" : "",
                 element("title", document.tab.empty() ? document.title : document.tab), "<style>",
-                kPalette, kStyle, "</style>\n</head>\n");
+                kPalette, kStyle, document.style, "</style>\n</head>\n");
 }
 
 std::string document_header(const Document& document) {

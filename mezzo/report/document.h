@@ -16,6 +16,7 @@ struct Document {
   std::string tab{};   // what the browser's tab says; empty: the title
   std::string status{};
   bool is_live = false;  // browsers load it anew every five seconds
+  std::string style{};   // rules of this kind of page, after those of every page
   std::vector<Entry> entries{};
   std::string html{};  // the sections
 

@@ -37,6 +37,14 @@ CheckpointConfig checkpoint_config(const RunOptions& options) {
           .best = said.keep_best ? best : ""};
 }
 
+// Before the first step of this call.
+void check_dump_step(const RunOptions& options, const FitState& state) {
+  if (!options.dump.step.has_value()) return;
+  const std::int64_t step = *options.dump.step;
+  check_arg(step > state.step && step <= state.total_steps, "--dump", "step ", step,
+            " is not made: this run makes steps ", state.step + 1, " to ", state.total_steps);
+}
+
 // `is_trained` becomes true with the last step, which comes before a batch that fails.
 RunResult train(Trainer& trainer, const RunOptions& options, const DataPair& data,
                 RunObserver& observer, RunWatchers& watchers, bool& is_trained) {
@@ -48,8 +56,10 @@ RunResult train(Trainer& trainer, const RunOptions& options, const DataPair& dat
   RunReporter reporter(options, schedule, trainer.optimizer, data.train.get(), observer);
   std::optional<ModelCheckpoint> checkpoints;
   // Also at the end of an epoch, since another process may have requested it.
-  const auto begin = [&trainer](FitState& state) {
+  const auto begin = [&trainer, &options](FitState& state) {
     if (trainer.overflow != nullptr) trainer.overflow->set_steps_before(state.step);
+    if (trainer.dump != nullptr) trainer.dump->set_steps_before(state.step);
+    check_dump_step(options, state);
   };
   LambdaCallback watch({.on_train_begin = begin,
                         .on_step_end =
@@ -150,8 +160,11 @@ RunResult run(const RunOptions& options, const DataPair& data, RunObserver& obse
   const auto tell_counts = [&observer](const numbers::ActivationStatistics& statistics) {
     observer.on_counted(statistics);
   };
+  const auto tell_of_dump = [&observer](const numbers::StepDumper& dump) {
+    observer.on_dump({.step = dump.step(), .folder = dump.folder(), .bytes = dump.bytes()});
+  };
   Trainer trainer(resolved, example.shape, example.classes,
-                  {.on_overflow = tell, .on_counted = tell_counts});
+                  {.on_overflow = tell, .on_counted = tell_counts, .on_dump = tell_of_dump});
   RunWatchers watchers(resolved, observer);
   const auto hand_over = [&] {
     watchers.finish(*trainer.net);

@@ -34,6 +34,13 @@ struct StepEvent {
   amp::TrainStepResult report{};
 };
 
+// A step was written.
+struct DumpEvent {
+  std::int64_t step = 0;
+  std::string folder{};
+  std::int64_t bytes = 0;  // of its tensors
+};
+
 struct Evaluation {
   double loss = 0;  // mean over the images, or over the tokens
   // The share of the images whose largest logit is that of their label; NaN for a language model,
@@ -125,6 +132,8 @@ class RunObserver {
   virtual void on_counted(const numbers::ActivationStatistics& /*statistics*/) {}
   // After the last step, if activations and weights were counted.
   virtual void on_activations(const numbers::ActivationStatistics& /*statistics*/) {}
+  // Before on_step() of the step that RunOptions::dump names.
+  virtual void on_dump(const DumpEvent& /*event*/) {}
   // After the last step, if gradients were counted.
   virtual void on_gradients(const amp::GradientStatistics& /*statistics*/) {}
 };

@@ -119,6 +119,13 @@ struct FineTuning {
   std::vector<std::string> freeze{};  // patterns for nn::freeze()
 };
 
+// The step whose numbers are written: numbers::StepDumper.
+struct DumpOptions {
+  std::optional<std::int64_t> step{};  // from 1; unset: none
+  std::string folder{};
+  std::string made_by = "mezzo";  // which program, for the index
+};
+
 struct RunOptions {
   Device device{};  // of the network and its computations
   std::string model = "lenet5";
@@ -159,6 +166,7 @@ struct RunOptions {
   // Skip steps with a bad gradient at every precision, and say in which call of a skipped step the
   // first infinity or NaN began: numbers::FirstOverflow.
   bool check_first_overflow = false;
+  DumpOptions dump{};
   CheckpointingOptions checkpoints{};
   // Called after each step: true ends the run, with a last checkpoint if there are any.
   std::function<bool()> should_stop{};

@@ -43,6 +43,21 @@ std::unique_ptr<numbers::FirstOverflow> make_overflow_check(
       net, numbers::FirstOverflow::Options{.on_found = on_found, .is_scale_dynamic = is_dynamic});
 }
 
+// Null unless the options ask for it. Of several processes the first one writes.
+std::unique_ptr<numbers::StepDumper> make_dump(
+    nn::Module& net, const RunOptions& options,
+    const std::function<void(const numbers::StepDumper&)>& on_written) {
+  const bool is_first = options.processes == nullptr || options.processes->rank() == 0;
+  if (!options.dump.step.has_value() || !is_first) return nullptr;
+  return std::make_unique<numbers::StepDumper>(
+      net, options.dump.folder,
+      numbers::StepDumper::DumpOptions{
+          .step = *options.dump.step,
+          .title = concat(options.model, " ", options.policy.level, "/", options.policy.dtype()),
+          .made_by = options.dump.made_by,
+          .on_written = on_written});
+}
+
 // Those that there are.
 std::vector<amp::StepObserver*> list_of(std::initializer_list<amp::StepObserver*> observers) {
   std::vector<amp::StepObserver*> list = observers;
@@ -87,6 +102,7 @@ Trainer::Trainer(const RunOptions& options, const Shape& example, std::int64_t c
       statistics(make_statistics(*net, options)),
       activations(make_activation_statistics(*net, options, hooks)),
       overflow(make_overflow_check(*net, options, hooks.on_overflow)),
+      dump(make_dump(*net, options, hooks.on_dump)),
       optimizer(make_optimizer(*net, options.optimizer)),
       model(amp::TrainStep(*net, training_loss(options), *optimizer.optimizer,
                            make_scaler(options.loss_scale, options.policy),
@@ -95,7 +111,8 @@ Trainer::Trainer(const RunOptions& options, const Shape& example, std::int64_t c
                             .max_grad_norm = options.optimizer.clip,
                             .check_gradients = options.check_first_overflow,
                             .statistics = statistics.get(),
-                            .observers = list_of({activations.get(), overflow.get()}),
+                            .observers = list_of(
+                                {activations.get(), overflow.get(), dump.get(), hooks.observer}),
                             .processes = options.processes,
                             .on_phase = hooks.on_phase}),
             loss_for(options.model,

@@ -8,6 +8,7 @@
 #include "mezzo/amp/gradient_statistics.h"
 #include "mezzo/nn/loss.h"
 #include "mezzo/numbers/activation_statistics.h"
+#include "mezzo/numbers/dump.h"
 #include "mezzo/numbers/first_overflow.h"
 #include "mezzo/train/model.h"
 #include "mezzo/train/optimizer_of.h"
@@ -22,6 +23,10 @@ struct TrainerHooks {
   std::function<void(const numbers::OverflowFinding&)> on_overflow{};
   // For RunOptions::histogram_every.
   std::function<void(const numbers::ActivationStatistics&)> on_counted{};
+  // For RunOptions::dump.
+  std::function<void(const numbers::StepDumper&)> on_dump{};
+  // A further observer of the steps; must outlive the trainer.
+  amp::StepObserver* observer = nullptr;
 };
 
 // Network, optimizer and model of a run, for examples of that shape: images or sequences of tokens,
@@ -35,6 +40,7 @@ struct Trainer {
   std::unique_ptr<amp::GradientStatistics> statistics;         // null unless the options ask for it
   std::unique_ptr<numbers::ActivationStatistics> activations;  // likewise
   std::unique_ptr<numbers::FirstOverflow> overflow;            // likewise
+  std::unique_ptr<numbers::StepDumper> dump;                   // likewise
   GroupedOptimizer optimizer;
   Model model;
 };

@@ -149,7 +149,8 @@ Outputs call_any(const OpDef& op, Inputs inputs, const Attrs& attrs, Inputs over
     outputs[0] = op.view(operands[0], attrs);
   } else {
     const AllocationLabel label(op.name);
-    outputs = run(op, operands.view(), attrs, over);
+    // A listener reads the inputs after the call, so they are not overwritten.
+    outputs = run(op, operands.view(), attrs, current_listener == nullptr ? over : Inputs());
   }
   // Recorded first: a capture and a listener name the call by its node.
   if (should_record(op, operands.view())) record(op, attrs, operands.view(), outputs.view());

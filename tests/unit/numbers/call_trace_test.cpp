@@ -23,8 +23,8 @@ TEST(CallTrace, FollowsViewsToWhatTheyAreOf) {
   const Tensor weight = full({4}, 2);
   const Tensor batch = full({2, 2}, 3);
   Tracer tracer;
-  tracer.trace.name(weight, Source::kParameter, "fc.weight");
-  tracer.trace.name(batch, Source::kBatch, "input 0");
+  tracer.trace.sources().name(weight, Source::kParameter, "fc.weight");
+  tracer.trace.sources().name(batch, Source::kBatch, "input 0");
   {
     const amp::ObservedCalls observed({&tracer});
     const Tensor a = reshape(weight, {2, 2}) * batch;
