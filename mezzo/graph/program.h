@@ -55,7 +55,7 @@ struct Value {
   ResultId made_by{};
   // Calls that the maker's kernel does on the way, first to last, without writing their results.
   std::vector<CallId> joined{};
-  Tensor tensor{};     // for a state in a program that can run; undefined in a parsed program
+  Tensor tensor{};  // for a state in a program that can run; undefined in a parsed program
 };
 
 using Phase = amp::StepPhase;
