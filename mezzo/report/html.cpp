@@ -55,13 +55,6 @@ std::string table_folded_if_long(const Table& content, std::string_view caption)
   return details(concat(caption, ": ", count_of(std::ssize(content.rows), "row")), html);
 }
 
-std::string table_folded_if_long(const Table& content, std::string_view caption) {
-  constexpr std::size_t kMostRows = 24;
-  std::string html = table(content, caption);
-  if (content.rows.size() <= kMostRows) return html;
-  return details(concat(caption, ": ", count_of(std::ssize(content.rows), "row")), html);
-}
-
 std::string details(std::string_view summary, std::string_view html) {
   return concat("<details>\n<summary>", escape(summary), "</summary>\n", html, "</details>\n");
 }
