@@ -165,6 +165,12 @@ void take_counts(const amp::GradientStatistics& statistics, report::RunData& run
   run.counted_steps = statistics.counted_steps();
 }
 
+void take_counts(const numbers::ActivationStatistics& statistics, report::RunData& run) {
+  run.activations = statistics.total();
+  run.weights = statistics.total_weights();
+  run.counted_forward_passes = statistics.counted_steps();
+}
+
 report::Table table_of(const PlanCells& cells) {
   return {.header = cells.front(), .rows = {cells.begin() + 1, cells.end()}};
 }
@@ -351,13 +357,14 @@ void ReportObserver::on_counting(const amp::GradientStatistics& statistics) {
   next_.on_counting(statistics);
 }
 
+// The page of a running run shows what was counted so far.
+void ReportObserver::on_counted(const numbers::ActivationStatistics& statistics) {
+  if (report_.is_wanted()) take_counts(statistics, report_.run());
+  next_.on_counted(statistics);
+}
+
 void ReportObserver::on_activations(const numbers::ActivationStatistics& statistics) {
-  if (report_.is_wanted()) {
-    report::RunData& run = report_.run();
-    run.activations = statistics.total();
-    run.weights = statistics.total_weights();
-    run.counted_forward_passes = statistics.counted_steps();
-  }
+  if (report_.is_wanted()) take_counts(statistics, report_.run());
   next_.on_activations(statistics);
 }
 

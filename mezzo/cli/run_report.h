@@ -66,9 +66,7 @@ class ReportObserver final : public train::RunObserver {
   void on_early_stop(const train::EarlyStop& event) override;
   void on_first_overflow(const numbers::OverflowFinding& finding) override;
   void on_counting(const amp::GradientStatistics& statistics) override;
-  void on_counted(const numbers::ActivationStatistics& statistics) override {
-    next_.on_counted(statistics);
-  }
+  void on_counted(const numbers::ActivationStatistics& statistics) override;
   void on_activations(const numbers::ActivationStatistics& statistics) override;
   void on_dump(const train::DumpEvent& event) override { next_.on_dump(event); }
   void on_gradients(const amp::GradientStatistics& statistics) override;

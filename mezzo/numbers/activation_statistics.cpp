@@ -91,8 +91,9 @@ bool ActivationStatistics::is_counted(const amp::ObservedStepCall& call, std::si
   if (weights_.contains(result.storage().get())) return false;  // a buffer that was updated
   if (call.op.name != std::string_view("cast") || !call.inputs[0]->defined()) return true;
   // The 16-bit copy of a weight says what the weight does, and a wider copy what its input does.
+  // Casts that kernels make for themselves have no module in a captured step.
   const Tensor& input = *call.inputs[0];
-  return is_lower(result.dtype()) && !weights_.contains(input.storage().get());
+  return is_lower(result.dtype()) && !id.path.empty() && !weights_.contains(input.storage().get());
 }
 
 CallHistogram& ActivationStatistics::latest_of(const CallId& id) {

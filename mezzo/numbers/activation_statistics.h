@@ -27,9 +27,9 @@ namespace mezzo::numbers {
 // Steps between the counted ones cost nothing. Eager and captured steps are counted alike; a
 // captured step runs call by call while it is counted. Of each call its first result is counted,
 // in the dtype that it has: further results are statistics that kernels keep in f32. Not counted
-// are views, integers, f64, copies of weights, casts to wider dtypes, single numbers outside of
-// modules (the loss), and results that are not in memory because kernels compute them as they read
-// (pending norms, what fused kernels do not write).
+// are views, integers, f64, copies of weights, casts to wider dtypes, casts and single numbers
+// outside of modules (the loss), and results that are not in memory because kernels compute them as
+// they read (pending norms, what fused kernels do not write).
 class ActivationStatistics final : public amp::StepObserver {
  public:
   struct Options {
