@@ -133,15 +133,15 @@ void run_diff(const DiffOptions& options) {
 }  // namespace
 
 void add_diff(CLI::App& app) {
-  CLI::App* command = app.add_subcommand(
-      "diff", "Compare two runs of a training step, call by call: where do they first differ?");
+  CLI::App* command =
+      app.add_subcommand("diff", "Compare two runs of a training step, call by call");
   auto options = std::make_shared<DiffOptions>();
   std::vector<std::string> words = level_words();
   words.emplace_back("f64");
   const auto add_side = [&](const char* name, std::string& side, const char* help) {
     offer_with_folders(command->add_option(name, side, help), words)->required();
   };
-  add_side("A", options->a, "A level, f64 or the folder of a --dump; O2+graph, O0@FILE (weights)");
+  add_side("A", options->a, "A level, f64 or the folder of a dump; O2+graph, O0@FILE (weights)");
   add_side("B", options->b, "Likewise: what is compared with A");
   add_precision_options_but_level(*command, *options, OfferedModels::kWithData);
   add_loss_scale_option(*command, *options);

@@ -65,7 +65,7 @@ void add_report_options(CLI::App& command, SharedOptions& options) {
   add(command.add_option("--histogram-every", options.histogram_every,
                          "Steps between counts (50)"));
   add(command.add_flag("--activation-gradients", options.run.activation_gradients,
-                       "Count the gradients of every module's output, too"));
+                       "Gradients of outputs"));
 }
 
 void add_output_options(CLI::App& command, SharedOptions& options) {

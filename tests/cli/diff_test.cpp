@@ -88,7 +88,7 @@ TEST_F(Command, WrongSidesAndDumpsAreUsageErrors) {
       {concat("diff O0 ", path("full")), "index.json"},
       {"diff O0 O2 --top -1", "--top"},
       {"train --dump 0", "must be a step, from 1"},
-      {"train --dump-dir x", "--dump: is missing"},
+      {"train --dump-dir x", "[--dump] is missing"},
       {concat("train --model lenet5 --steps 2 --dump 1 --dump-dir ", path("full")),
        "is not empty. Name a new folder"},
       {concat("train --model lenet5 --steps 2 --quiet --dump 5 --dump-dir ", path("late")),

@@ -108,7 +108,7 @@ TEST_F(Command, ASignalEndsAComparisonAfterItsStep) {
                                                           "of mlp O[0-3]/.*: [0-9] of 8 runs"));
   const std::vector<Json> events = read_events("log");
   EXPECT_EQ(events.back()["event"], "stopped");
-  EXPECT_EQ(events.back()["step"], events[events.size() - 2]["step"]);
+  EXPECT_EQ(events.back()["step"], events_of(events, "step").back()["step"]);
   const std::string table = read_text("table");
   EXPECT_EQ(static_cast<std::size_t>(std::count(table.begin(), table.end(), '\n')),
             2 + events_of(events, "result").size());

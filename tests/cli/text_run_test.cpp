@@ -126,7 +126,7 @@ TEST_F(TextRuns, CompareHasAColumnOfPerplexities) {
   const std::vector<Json> results = events_of(read_events("log"), "result");
   ASSERT_EQ(results.size(), 3U);
   EXPECT_NEAR(results[1]["test_loss"].get<double>(), results[0]["test_loss"].get<double>(), 0.05);
-  EXPECT_THAT(read_text("page"), HasSubstr("<th>test perplexity</th>"));
+  EXPECT_THAT(read_text("page"), HasSubstr(">test perplexity</th>"));
 }
 
 TEST_F(TextRuns, FilesOfTokensAreTrainedOn) {

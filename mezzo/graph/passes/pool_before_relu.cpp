@@ -99,7 +99,9 @@ void change_places(Program& program, const Places& places) {
   const ValueId positions = second.outputs[1];
   swap_calls(first, second);
   program.values[between].spec = program.spec(pooled);
-  program.values[between].made_by = {};  // no call of the step has this result
+  // No call of the step has these results: another array is pooled.
+  program.values[between].made_by = {};
+  program.values[positions].made_by = {};
   first.outputs = {between, positions};
   first.over.clear();
   second.outputs = {pooled};

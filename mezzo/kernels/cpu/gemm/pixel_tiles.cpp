@@ -14,7 +14,7 @@ namespace mezzo::kernels::pixels {
 
 namespace {
 
-constexpr std::int64_t kTileRows = rows_of_strip(Unit::kTiles);
+constexpr std::int64_t kStripRows = rows_of_strip(Unit::kTiles);
 
 // Prefetches the rows after a strip and the lines of their results. A few lines are prefetched with
 // every block of products; otherwise the unit would wait for all of them.
@@ -22,15 +22,15 @@ class NextRows {
  public:
   NextRows(const Product& p, const Strip& strip)
       : outer_(p.outer),
-        x_(p.x + (strip.row + kTileRows) * p.inner),
-        end_x_(x_ + kTileRows * p.inner),
-        x_lines_(ceil_div(kTileRows * kBlock, strip.end_column - strip.column)),
-        y_lines_(ceil_div(kTileRows * kBlock, p.inner)) {}
+        x_(p.x + (strip.row + kStripRows) * p.inner),
+        end_x_(x_ + kStripRows * p.inner),
+        x_lines_(ceil_div(kStripRows * kBlock, strip.end_column - strip.column)),
+        y_lines_(ceil_div(kStripRows * kBlock, p.inner)) {}
 
   // The current results are one line of each row from `y` on.
   void begin_column(const BFloat16* y) {
-    y_ = y + kTileRows * outer_;
-    end_y_ = y_ + kTileRows * outer_;
+    y_ = y + kStripRows * outer_;
+    end_y_ = y_ + kStripRows * outer_;
   }
 
   void prefetch_lines() {
@@ -90,9 +90,9 @@ MEZZO_TILE_TARGET void compute(const Product& p, const Strip& strip, const BFloa
 }  // namespace
 
 void compute_on_tiles(const Product& p, const Strip& strip, const NormPart* part) {
-  if (strip.rows == kTileRows) return compute(p, strip, strip.x, part);
+  if (strip.rows == kStripRows) return compute(p, strip, strip.x, part);
   // Copies the last rows, too few for two tiles, and pads them with zeros.
-  const Tensor copy = zeros({kTileRows, p.inner}, DType::kBf16);
+  const Tensor copy = zeros({kStripRows, p.inner}, DType::kBf16);
   std::copy_n(strip.x, strip.rows * p.inner, copy.mutable_data<BFloat16>());
   compute(p, strip, copy.data<BFloat16>(), part);
 }
