@@ -110,7 +110,8 @@ void run_diff(const DiffOptions& options) {
   check_distinct({{"--weights", options.run.fine_tuning.weights}, json, page});
   check_outputs({json, page}, {.data = options.run.data});
   check_arg(options.top >= 0, "--top", "must not be negative: ", options.top);
-  SharedOptions shared = options;
+  const SharedOptions& given = options;
+  SharedOptions shared = given;
   shared.report.clear();  // that of a run has histograms
   const DiffSide a = parse_side(options.a, "A", shared);
   const DiffSide b = parse_side(options.b, "B", shared);

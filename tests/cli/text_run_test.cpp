@@ -152,7 +152,7 @@ TEST_F(TextRuns, FilesOfTokensAreTrainedOn) {
 
 TEST_F(TextRuns, WrongInputIsOneLine) {
   std::ofstream(path("short")) << "too short for a sequence";
-  std::ofstream(path("empty"));
+  std::ofstream(path("empty")).flush();
   const std::string text = "--data text:" + path("text");
   const std::pair<std::string, const char*> cases[] = {
       {"--data text:" + path(""), "is a folder. Name a file"},

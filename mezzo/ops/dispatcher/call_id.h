@@ -31,6 +31,7 @@ struct CallId {
     return result;
   }
 
+  // NOLINTNEXTLINE(modernize-use-nullptr): clang-tidy 14 takes the 0 of a comparison for a pointer
   auto operator<=>(const CallId&) const = default;
 };
 
@@ -39,6 +40,7 @@ struct ResultId {
   CallId call{};
   std::size_t output = 0;
 
+  // NOLINTNEXTLINE(modernize-use-nullptr): clang-tidy 14 takes the 0 of a comparison for a pointer
   auto operator<=>(const ResultId&) const = default;
 };
 
