@@ -10,6 +10,7 @@
 #include <CLI/CLI.hpp>
 
 #include "mezzo/mezzo.h"
+#include "mezzo/train/median.h"
 
 namespace mezzo {
 namespace {
@@ -45,12 +46,6 @@ struct Setting {
   DType dtype = DType::kBf16;
 };
 
-double median(std::vector<double> values) {
-  const auto middle = values.begin() + static_cast<std::ptrdiff_t>(values.size() / 2);
-  std::nth_element(values.begin(), middle, values.end());
-  return *middle;
-}
-
 class Comparison {
  public:
   explicit Comparison(const Setting& setting) : setting_(setting) {
@@ -77,8 +72,8 @@ class Comparison {
     }
     std::printf("%s batch %lld, %s: autocast %.3f ms, by hand %.3f ms, ratio %.4f\n",
                 setting_.model.c_str(), static_cast<long long>(setting_.batch_size),
-                name_of(setting_.dtype), median(automatic), median(by_hand),
-                median(automatic) / median(by_hand));
+                name_of(setting_.dtype), train::median(automatic), train::median(by_hand),
+                train::median(automatic) / train::median(by_hand));
   }
 
  private:

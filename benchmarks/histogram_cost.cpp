@@ -10,18 +10,13 @@
 #include <CLI/CLI.hpp>
 
 #include "mezzo/mezzo.h"
+#include "mezzo/train/median.h"
 #include "mezzo/train/trainer.h"
 
 namespace mezzo {
 namespace {
 
 using Clock = std::chrono::steady_clock;
-
-double median(std::vector<double> values) {
-  const auto middle = values.begin() + static_cast<std::ptrdiff_t>(values.size() / 2);
-  std::nth_element(values.begin(), middle, values.end());
-  return *middle;
-}
 
 // A network in training on generated input.
 class Training {
@@ -64,15 +59,15 @@ void measure(const train::RunOptions& options, int rounds) {
     without.push_back(nothing);
     between.push_back(second);
   }
-  const double plain = std::min(median(between), median(without));
+  const double plain = std::min(train::median(between), train::median(without));
   constexpr double kDefaultInterval = 50;
   std::printf(
       "%s batch %lld, %s: counts nothing %.2f ms, between counts %.2f ms (%+.2f %%), "
       "counted %.2f ms; every 50th: %.2f %%\n",
       options.model.c_str(), static_cast<long long>(options.batch_size),
-      concat(options.policy.level, "/", options.policy.dtype()).c_str(), median(without),
-      median(between), 100 * (median(between) / median(without) - 1), median(counted),
-      100 * (median(counted) - plain) / kDefaultInterval / plain);
+      concat(options.policy.level, "/", options.policy.dtype()).c_str(), train::median(without),
+      train::median(between), 100 * (train::median(between) / train::median(without) - 1),
+      train::median(counted), 100 * (train::median(counted) - plain) / kDefaultInterval / plain);
 }
 
 }  // namespace

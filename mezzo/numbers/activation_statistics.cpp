@@ -63,7 +63,7 @@ bool ActivationStatistics::begin_step(double /*scale*/) {
   return is_due;
 }
 
-// A step that failed may have left counts behind.
+// A step that failed may have left counts.
 void ActivationStatistics::begin_counting() {
   for (CallHistogram& call : latest_) {
     clear(call.exponents);
