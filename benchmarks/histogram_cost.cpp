@@ -21,7 +21,7 @@ using Clock = std::chrono::steady_clock;
 // A network in training on generated input.
 class Training {
  public:
-  Training(train::RunOptions options, std::int64_t histogram_every)
+  Training(const train::RunOptions& options, std::int64_t histogram_every)
       : example_(train::usual_example(options)),
         trainer_(counting(options, histogram_every), example_.shape, example_.classes),
         batch_(train::generated_batch(example_, options.batch_size)) {}
