@@ -18,8 +18,10 @@ namespace mezzo::cli_tests {
 namespace {
 
 constexpr std::int64_t kSteps = 60;
+constexpr std::int64_t kTokenSteps = 40;  // of a network a hundred times as large
 // A killed run is at most a page of log lines ahead of the reader, and such a line has 150 bytes.
-constexpr std::int64_t kLastKill = 30;
+constexpr std::int64_t kLinesAhead = 30;
+constexpr std::int64_t kLastKill = kSteps - kLinesAhead;
 
 class Kill : public Command {
  protected:
@@ -66,10 +68,12 @@ class Kill : public Command {
     expect_resumed(whole, killed, part);
   }
 
-  std::vector<Json> run_whole(const std::string& options) const {
+  std::vector<Json> run_whole(const std::string& options, std::int64_t steps = kSteps) const {
     const Outcome outcome = run(concat(options, " --save ", path("whole"), " --json ", path("a")));
     EXPECT_EQ(outcome.status, 0) << outcome.errors;
-    return read_events("a");
+    std::vector<Json> events = read_events("a");
+    EXPECT_EQ(steps_of(events).size(), static_cast<std::size_t>(steps));
+    return events;
   }
 
   std::string with_checkpoints(const std::string& options, const std::string& checkpoints) const {
@@ -94,7 +98,6 @@ class Kill : public Command {
       seen.insert(again.begin(), again.end());
       EXPECT_EQ(seen.size(), expected.size()) << kind;
     }
-    EXPECT_EQ(by_number(whole, "step").size(), static_cast<std::size_t>(kSteps));
     for (const char* value : {"loss", "accuracy", "skipped_steps", "steps", "epochs"}) {
       EXPECT_EQ(resumed.back().value(value, Json()), whole.back().value(value, Json())) << value;
     }
@@ -189,10 +192,11 @@ TEST_F(Kill, OnTheBuiltInDigits) {
   expect_unbroken(concat(options, kSteps), 11, "--checkpoint-every 3");
 }
 
-// How many moments of each run are tried: more where MEZZO_TEST_KILLS says so.
+// How many moments of each token run are tried, where MEZZO_TEST_KILLS says so, and 0 where it does
+// not.
 int moments_to_try() {
   const char* const given = std::getenv("MEZZO_TEST_KILLS");
-  return given == nullptr ? 1 : std::max(1, std::atoi(given));
+  return given == nullptr ? 0 : std::max(1, std::atoi(given));
 }
 
 // A language model that reads tokens. It is killed at any moment, such as within a step or within
@@ -202,15 +206,17 @@ TEST_F(Kill, ATokenRunAtAnyMoment) {
   for (int i = 0; i < 200; ++i) text << "line " << i * i << '\n';
   text.close();
   std::mt19937 random(40);  // NOLINT(cert-msc51-cpp): the same moments in every run
-  for (const char* mode :
-       {"--amp O0", "--amp O2/bf16", "--amp O0 --graph", "--amp O2/bf16 --graph"}) {
+  std::vector<const char*> modes = {"--amp O0 --graph", "--amp O2/bf16"};
+  if (moments_to_try() > 0) modes.insert(modes.end(), {"--amp O0", "--amp O2/bf16 --graph"});
+  for (const char* mode : modes) {
     const std::string options = concat(
         "train --model gpt-tiny --quiet --optimizer adamw --tokens 32 --batch-size 2 "
         "--epochs 9 --steps ",
-        kSteps, " --data text:", path("text"), " ", mode);
-    const std::vector<Json> whole = run_whole(options);
-    for (int i = 0; i < moments_to_try(); ++i) {
-      const std::int64_t step = 1 + static_cast<std::int64_t>(random() % kLastKill);
+        kTokenSteps, " --data text:", path("text"), " ", mode);
+    const std::vector<Json> whole = run_whole(options, kTokenSteps);
+    for (int i = 0; i < std::max(1, moments_to_try()); ++i) {
+      const std::int64_t step =
+          1 + static_cast<std::int64_t>(random() % (kTokenSteps - kLinesAhead));
       const std::chrono::milliseconds delay(random() % 200);
       const std::string part =
           with_checkpoints(options, concat("--checkpoint-every ", 2 + random() % 6));
