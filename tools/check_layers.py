@@ -21,11 +21,12 @@ ALLOWED = {
     "interchange": {"core", "ops", "nn", "io"},
     "text": {"core", "io"},
     "graph": {"core", "ops", "autograd", "nn", "optim", "amp"},
-    "report": {"core", "ops", "nn", "amp", "numbers", "io"},
+    "tune": {"core", "ops", "nn", "optim", "amp", "numbers", "io", "graph"},
+    "report": {"core", "ops", "nn", "amp", "numbers", "io", "tune"},
     "train": {"core", "distributed", "ops", "autograd", "nn", "models", "optim", "amp", "numbers", "io",
-              "data", "graph", "report"},
+              "data", "graph", "report", "tune"},
     "cli": {"core", "distributed", "ops", "autograd", "nn", "models", "optim", "amp", "numbers", "io",
-            "data", "graph", "interchange", "report", "text", "train"},
+            "data", "graph", "interchange", "report", "text", "train", "tune"},
 }
 # Rooms: folders within a layer that has an order of its own. Each may include itself and the rooms listed for it;
 # the folder that holds them may include all, unless it is listed itself. Ops and their helpers may include each

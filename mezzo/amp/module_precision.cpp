@@ -7,6 +7,7 @@
 #include "mezzo/amp/autocast.h"
 #include "mezzo/ops/cast.h"
 #include "mezzo/ops/dispatcher/registry.h"
+#include "mezzo/ops/exact_sums.h"
 
 namespace mezzo::amp {
 namespace {
@@ -14,20 +15,29 @@ namespace {
 // The network whose output this thread wants in the dtype that it was computed in; null for none.
 thread_local const nn::Module* as_computed = nullptr;
 
+// What a setting does to a module besides opening a region.
+enum class HookScope : std::uint8_t {
+  kNetwork,  // the results become f32
+  kWhole,    // set by to_float(): the inputs are cast, and not the results
+  kPart,     // nothing: the module's neighbours may go on in its dtype
+};
+
 // Opens a region with a module's policy around its forward pass.
 class PolicyHook final : public nn::ForwardHook {
  public:
-  // `whole`: set by to_float(), which casts the inputs but not the results. `named_by`: the network
-  // whose options made this setting, if it is not the module's own. Only its address matters.
-  PolicyHook(Policy policy, bool whole, const nn::Module* named_by)
-      : policy_(std::move(policy)), whole_(whole), named_by_(named_by) {}
+  // `named_by`: the network whose options or plan made this setting, if it is not the module's own.
+  // Only its address matters.
+  PolicyHook(Policy policy, HookScope scope, const nn::Module* named_by, bool exact)
+      : policy_(std::move(policy)), scope_(scope), named_by_(named_by), exact_(exact) {}
 
   nn::Tensors around(nn::Module& module, const nn::Tensors& inputs,
                      const Forward& forward) override {
     const Autocast region(policy_);
-    if (whole_) return forward(all_cast(inputs, policy_.lower));
+    std::optional<ExactSums> direct;
+    if (exact_) direct.emplace();
+    if (scope_ == HookScope::kWhole) return forward(all_cast(inputs, policy_.lower));
     nn::Tensors results = forward(inputs);
-    if (&module == as_computed) return results;
+    if (scope_ == HookScope::kPart || &module == as_computed) return results;
     // Widening does not restore the bits of 16-bit logits, but from here on the loss is all f32.
     return all_cast(std::move(results), DType::kF32);
   }
@@ -47,8 +57,9 @@ class PolicyHook final : public nn::ForwardHook {
   }
 
   Policy policy_;
-  bool whole_;
+  HookScope scope_;
   const nn::Module* named_by_;
+  bool exact_;
 };
 
 const PolicyHook* hook_of(const nn::Module& module) {
@@ -58,9 +69,9 @@ const PolicyHook* hook_of(const nn::Module& module) {
   return nullptr;
 }
 
-void set_hook(nn::Module& module, const Policy& policy, bool whole,
-              const nn::Module* named_by = nullptr) {
-  auto hook = std::make_shared<PolicyHook>(policy, whole, named_by);
+void set_hook(nn::Module& module, const Policy& policy, HookScope scope,
+              const nn::Module* named_by = nullptr, bool exact = false) {
+  auto hook = std::make_shared<PolicyHook>(policy, scope, named_by, exact);
   clear_policy(module);
   module.add_forward_hook(std::move(hook));
 }
@@ -106,7 +117,8 @@ class Names {
     clear_named(net_);
     for (const Named& named : named_) {
       if (named.module == nullptr) continue;
-      set_hook(*named.module, {.level = Level::kO3, .lower = named.dtype}, true, &net_);
+      set_hook(*named.module, {.level = Level::kO3, .lower = named.dtype}, HookScope::kWhole,
+               &net_);
     }
   }
 
@@ -171,7 +183,7 @@ void check_lower(DType dtype) {
 nn::Module& to_float(nn::Module& module, DType dtype) {
   check_arg(is_trainable(dtype), "to_float", "a module can compute in ", trainable_dtypes(),
             ", not in ", dtype);
-  set_hook(module, {.level = Level::kO3, .lower = dtype}, true);
+  set_hook(module, {.level = Level::kO3, .lower = dtype}, HookScope::kWhole);
   return module;
 }
 
@@ -222,8 +234,12 @@ void set_policy(nn::Module& module, const Policy& policy) {
   if (policy.level == Level::kO0) {
     clear_policy(module);
   } else {
-    set_hook(module, policy, false);
+    set_hook(module, policy, HookScope::kNetwork);
   }
+}
+
+void set_part_policy(nn::Module& net, nn::Module& module, const Policy& policy, bool exact) {
+  set_hook(module, policy, HookScope::kPart, &net, exact);
 }
 
 std::optional<Policy> policy_of(const nn::Module& module) {

@@ -70,6 +70,11 @@ nn::Module& custom_mixed_precision(nn::Module& net, const OpLists& lists,
 // The module computes under the policy whenever it is called, and returns an f32 output. First
 // removes what clear_policy() removes; at O0 that is all.
 void set_policy(nn::Module& module, const Policy& policy);
+// For plans (precision_plan.h): a module below `net` computes under the policy, and its results
+// stay in the dtype that they were computed in. `exact`: convolutions are computed by direct sums
+// (ops/exact_sums.h). The setting replaces one of the module's own, counts as
+// one that options of `net` made, and is removed with those.
+void set_part_policy(nn::Module& net, nn::Module& module, const Policy& policy, bool exact = false);
 // The setting of this module itself; empty if there is none.
 std::optional<Policy> policy_of(const nn::Module& module);
 // Removes the setting of this module, and those that its options made on modules below it.

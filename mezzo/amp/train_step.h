@@ -127,6 +127,12 @@ class TrainStep {
   void try_forward(const Tensor& input, const Tensor& labels);
   void try_forward(const Batch& batch);
 
+  // Makes the forward and the backward pass of a step on a batch, by calls, with the loss times
+  // `scale`, and shows the observer what a step would show it. Nothing is updated and nothing
+  // remains: weights, buffers, gradients, random numbers and the loss scale are those from before.
+  // Returns the loss. Processes that train together make it together. Throws what a step throws.
+  TrainStepResult probe(const Batch& batch, double scale, StepObserver& observer);
+
   // Throws ArgumentError if the optimizer holds none of the network's parameters, for example after
   // half_parameters(), which replaces them: it would train nothing. The first step checks this;
   // Model::fit() does each time.

@@ -1,9 +1,12 @@
-// TrainStep's part in making a skipped step once more, for its observers.
+// TrainStep's part in making passes that update nothing: a skipped step once more, for its
+// observers, and probes.
 #include <algorithm>
 #include <utility>
 
 #include "mezzo/amp/observed_calls.h"
 #include "mezzo/amp/train_step.h"
+#include "mezzo/core/random.h"
+#include "mezzo/nn/keep_buffers.h"
 #include "mezzo/ops/dispatcher/capture_hook.h"
 
 namespace mezzo::amp {
@@ -32,6 +35,41 @@ void TrainStep::replay(const Batch& batch, RandomPosition start) {
   losses_ = {};
   scaler_.discard();
   drop_gradients();
+}
+
+TrainStepResult TrainStep::probe(const Batch& batch, double scale, StepObserver& observer) {
+  const KeepRandomPosition position;
+  const nn::KeepBuffers buffers(net_);
+  GradScaler scaler(fixed_loss_scale(scale));
+  std::swap(scaler_, scaler);
+  // Its gradients are not finite either, and that is what a probe is there to find out.
+  const NonfiniteLoss before = std::exchange(options_.nonfinite_loss, NonfiniteLoss::kOverflow);
+  TrainStepResult last = std::exchange(result_, {.scale = scale});
+  buffers_.begin();
+  drop_gradients();
+  const auto finish = [&] {
+    losses_ = {};
+    observing_.clear();
+    drop_gradients();
+    options_.nonfinite_loss = before;
+    std::swap(scaler_, scaler);
+    std::swap(result_, last);
+  };
+  try {
+    if (observer.begin_step(scale)) observing_ = {&observer};
+    for (StepObserver* one : observing_) one->begin_calls(batch);
+    ObservedCalls observed(observing_);
+    accumulate_all(batch);
+    take_losses();
+    observed.end();
+    if (shows_gradients()) show_gradients();
+    for (StepObserver* one : observing_) one->end_step(result_);
+  } catch (...) {
+    finish();
+    throw;
+  }
+  finish();
+  return last;
 }
 
 }  // namespace mezzo::amp

@@ -1,0 +1,187 @@
+#include "mezzo/amp/precision_plan.h"
+
+#include <algorithm>
+#include <map>
+#include <memory>
+#include <optional>
+#include <set>
+#include <utility>
+
+#include "mezzo/amp/call_observer.h"
+#include "mezzo/amp/module_precision.h"
+#include "mezzo/core/error.h"
+#include "mezzo/nn/inference.h"
+#include "mezzo/ops/dispatcher/grad_mode.h"
+#include "mezzo/ops/dispatcher/registry.h"
+
+namespace mezzo::amp {
+namespace {
+
+constexpr const char* kPlanOp = "plan";
+constexpr const char* kRemake = ". Make a plan for this network by `mezzo tune`";
+
+const OpDef& op_of_row(const PlanRow& row) {
+  const OpDef* op = find_op(row.op);
+  check_arg(op != nullptr, kPlanOp, "`", row.text(), "`: there is no operation `", row.op,
+            "`. `mezzo ops` lists them");
+  return *op;
+}
+
+void check_row(const PlanRow& row) {
+  const OpDef& op = op_of_row(row);
+  check_arg(takes_part(row.dtype), kPlanOp, "`", row.text(), "` cannot be planned in ", row.dtype,
+            ". Use ", trainable_dtypes());
+  const bool is_refused =
+      is_lower(row.dtype) && op.precision.of(row.dtype) == PrecisionClass::kRefuse;
+  check_arg(!is_refused, kPlanOp, "`", row.text(), "` is not safe in ", row.dtype, ": ",
+            op.precision.reason != nullptr ? op.precision.reason : "it is refused",
+            ". Plan it in f32");
+}
+
+using RowsByModule = std::map<std::string, std::vector<const PlanRow*>>;
+
+RowsByModule by_module(const PrecisionPlan& plan) {
+  RowsByModule rows;
+  for (const PlanRow& row : plan.rows) rows[row.module].push_back(&row);
+  return rows;
+}
+
+// The 16-bit dtype of a module's rows; empty if all are f32.
+std::optional<DType> lower_of_rows(const std::vector<const PlanRow*>& rows) {
+  for (const PlanRow* row : rows) {
+    if (is_lower(row->dtype)) return row->dtype;
+  }
+  return std::nullopt;
+}
+
+// The policy of a module: its rows are rules for its operations.
+Policy policy_of_rows(const std::vector<const PlanRow*>& rows) {
+  const std::optional<DType> lower = lower_of_rows(rows);
+  if (!lower.has_value()) return {.level = Level::kO3, .lower = DType::kF32};
+  OpRules rules;
+  for (const PlanRow* row : rows) {
+    row->dtype == DType::kF32 ? rules.keep_float32(row->op) : rules.lower(row->op);
+  }
+  return {.level = Level::kAuto,
+          .lower = *lower,
+          .rules = std::make_shared<const OpRules>(std::move(rules))};
+}
+
+void check_modules(nn::Module& net, const PrecisionPlan& plan) {
+  for (const PlanRow& row : plan.rows) {
+    check_arg(net.find(row.module) != nullptr, kPlanOp, "the plan is for another network: it has `",
+              row.text(), "`, and this network has no module `", row.module, "`", kRemake);
+  }
+}
+
+class CollectCalls final : public CallObserver {
+ public:
+  void on_call(const ObservedCall& call) override {
+    if (nn::current_module() == nullptr || !is_plannable(call)) return;
+    PlannableCall found{.module = nn::current_module_path(), .op = call.op.name};
+    if (seen_.emplace(found.module, found.op).second) calls_.push_back(std::move(found));
+  }
+
+  std::vector<PlannableCall> take() { return std::move(calls_); }
+
+ private:
+  static bool is_plannable(const ObservedCall& call) {
+    if (call.op.view != nullptr) return false;
+    for (std::size_t i = 0; i < call.before.size(); ++i) {
+      const Tensor& input = call.before[i];
+      const bool counts = input.defined() && call.op.precision.may_cast(i);
+      if (counts && takes_part(input.dtype())) return true;
+    }
+    return false;
+  }
+
+  std::set<std::pair<std::string, std::string>> seen_;
+  std::vector<PlannableCall> calls_;
+};
+
+}  // namespace
+
+const PlanRow* PrecisionPlan::find(std::string_view module, std::string_view op) const {
+  const auto found = std::ranges::find_if(
+      rows, [&](const PlanRow& row) { return row.module == module && row.op == op; });
+  return found != rows.end() ? &*found : nullptr;
+}
+
+bool PrecisionPlan::has(DType dtype) const { return count(dtype) > 0; }
+
+std::int64_t PrecisionPlan::count(DType dtype) const {
+  return std::ranges::count(rows, dtype, &PlanRow::dtype);
+}
+
+Policy PrecisionPlan::policy() const {
+  // f16 decides whether losses are scaled.
+  for (const DType dtype : {DType::kF16, DType::kBf16}) {
+    if (has(dtype)) return {.level = Level::kAuto, .lower = dtype};
+  }
+  return {.level = Level::kO0};
+}
+
+void check_plan(const PrecisionPlan& plan) {
+  std::set<std::pair<std::string, std::string>> seen;
+  for (const PlanRow& row : plan.rows) {
+    check_row(row);
+    check_arg(seen.emplace(row.module, row.op).second, kPlanOp, "`", row.text(),
+              "` stands there twice. Remove one of the rows");
+  }
+  for (const auto& [module, rows] : by_module(plan)) {
+    const std::optional<DType> lower = lower_of_rows(rows);
+    for (const PlanRow* row : rows) {
+      check_arg(!is_lower(row->dtype) || row->dtype == *lower, kPlanOp, "`", row->text(),
+                "` is in ", row->dtype, ", and another operation of that module in ",
+                lower.value_or(row->dtype), ". A module has one 16-bit dtype: use one of the two");
+    }
+  }
+}
+
+Policy apply_plan(nn::Module& net, const PrecisionPlan& plan) {
+  check_plan(plan);
+  check_modules(net, plan);
+  RowsByModule rows = by_module(plan);
+  const Policy rest = plan.policy();
+  const auto own = rows.find("");
+  if (own != rows.end()) {
+    set_policy(net, policy_of_rows(own->second));
+  } else if (rest.level == Level::kO0) {
+    set_policy(net, {.level = Level::kO3, .lower = DType::kF32});
+  } else {
+    set_policy(net, rest);
+  }
+  for (const auto& [path, of_module] : rows) {
+    if (path.empty()) continue;
+    const bool exact = std::ranges::any_of(of_module, &PlanRow::exact);
+    set_part_policy(net, *net.find(path), policy_of_rows(of_module), exact);
+  }
+  return rest;
+}
+
+std::vector<PlannableCall> plannable_calls(const std::function<void()>& forward) {
+  const NoGrad no_grad;
+  CollectCalls collector;
+  const ObserveCalls observing(collector);
+  forward();
+  return collector.take();
+}
+
+void check_plan_fits(nn::Module& net, const PrecisionPlan& plan, const Tensor& input) {
+  check_modules(net, plan);
+  const nn::Inference inference(net);
+  check_plan_fits(net, plan, plannable_calls([&] { static_cast<void>(net(input)); }));
+}
+
+void check_plan_fits(nn::Module& net, const PrecisionPlan& plan,
+                     std::span<const PlannableCall> calls) {
+  check_modules(net, plan);
+  for (const PlannableCall& call : calls) {
+    const PlanRow wanted{.module = call.module, .op = call.op};
+    check_arg(plan.find(call.module, call.op) != nullptr, kPlanOp,
+              "the plan is for another network: this one calls `", wanted.text(),
+              "`, for which the plan has no row", kRemake);
+  }
+}
+
+}  // namespace mezzo::amp

@@ -1,0 +1,2 @@
+#pragma once
+namespace mezzo { class ExactSums { public: explicit ExactSums(bool = true) {} ~ExactSums() {} }; }
