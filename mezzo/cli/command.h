@@ -13,6 +13,7 @@ void add_eval(CLI::App& app);
 void add_export(CLI::App& app);
 void add_generate(CLI::App& app);
 void add_plan(CLI::App& app);
+void add_tune(CLI::App& app);
 void add_ops(CLI::App& app);
 void add_tokenize(CLI::App& app);
 void add_info(CLI::App& app);

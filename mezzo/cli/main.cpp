@@ -61,6 +61,7 @@ int run(int argc, char** argv) {
   mezzo::cli::add_generate(app);
   mezzo::cli::add_export(app);
   mezzo::cli::add_plan(app);
+  mezzo::cli::add_tune(app);
   mezzo::cli::add_ops(app);
   mezzo::cli::add_data(app);
   mezzo::cli::add_tokenize(app);

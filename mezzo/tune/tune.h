@@ -13,6 +13,7 @@
 #include "mezzo/amp/train_step.h"
 #include "mezzo/tune/choice.h"
 #include "mezzo/tune/gradient_error.h"
+#include "mezzo/tune/measure.h"
 #include "mezzo/tune/prober.h"
 #include "mezzo/tune/prove.h"
 #include "mezzo/tune/solve.h"
@@ -47,24 +48,6 @@ struct TuneOptions {
   std::function<void(const std::string& what)> on_progress{};
 };
 
-// An operation in one dtype, alone: all others are in f32.
-struct MeasuredChoice {
-  Choice choice{};
-  GradientError error{};
-  double ms = 0;       // of its kernels, forward and backward
-  double cast_ms = 0;  // of the casts that it takes if its neighbours are in f32
-  double bytes = 0;    // of its results
-};
-
-struct MeasuredOperation {
-  StepOperation operation{};
-  std::vector<MeasuredChoice> choices{};
-  std::size_t chosen = 0;  // of `choices`
-  std::string reason{};
-
-  const MeasuredChoice& choice() const { return choices[chosen]; }
-};
-
 struct TuneResult {
   amp::PrecisionPlan plan{};
   std::vector<MeasuredOperation> operations{};
@@ -80,22 +63,15 @@ struct TuneResult {
   double seconds = 0;
 };
 
-// Tunes the network of a step on batches, which are on the step's device. Weights, the optimizer's
-// state, buffers and random numbers are afterwards those from before, and the network computes by
-// the plan. Throws ArgumentError for no batches, no 16-bit candidate, and a budget that no plan
-// keeps: the message says how small it can be.
-TuneResult tune(amp::TrainStep& step, const std::vector<Batch>& batches,
-                const TuneOptions& options = {});
-
 }  // namespace mezzo::tune
 
 namespace mezzo::amp {
 
-using mezzo::tune::TuneOptions;
-using mezzo::tune::TuneResult;
-
-// The same as tune::tune().
-TuneResult tune(TrainStep& step, const std::vector<Batch>& batches,
-                const TuneOptions& options = {});
+// Tunes the network of a step on batches, which are on the step's device. Weights, the optimizer's
+// state, buffers and random numbers are afterwards those from before, and the network computes by
+// the plan. Throws ArgumentError for no batches, no 16-bit candidate, and a budget that no plan
+// keeps: the message says how small it can be.
+tune::TuneResult tune(TrainStep& step, const std::vector<Batch>& batches,
+                      const tune::TuneOptions& options = {});
 
 }  // namespace mezzo::amp

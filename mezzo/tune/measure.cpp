@@ -1,0 +1,245 @@
+#include "mezzo/tune/measure.h"
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+#include <utility>
+
+#include "mezzo/core/device_backend.h"
+#include "mezzo/core/error.h"
+#include "mezzo/ops/dispatcher/kernel_listener.h"
+#include "mezzo/tune/call_times.h"
+
+namespace mezzo::tune {
+namespace {
+
+constexpr std::int64_t kTimedPasses = 3;
+
+class CountFlops final : public KernelListener {
+ public:
+  void on_run(const KernelWork& work, double /*ms*/) override { flops_ += work.flops; }
+  double flops() const { return flops_; }
+
+ private:
+  double flops_ = 0;
+};
+
+double square(double value) { return value * value; }
+
+// Measures errors one after the other, and counts them for whoever waits.
+class ErrorMeasurement {
+ public:
+  ErrorMeasurement(Measurements& measurements, Prober& prober, const TellProgress& tell)
+      : m_(measurements), prober_(prober), tell_(tell), all_(passes_for_errors(measurements)) {}
+
+  void run() {
+    m_.base = measure(most_exact());
+    check_arg(m_.base.is_finite(), "tune",
+              "the loss or the gradients are not finite in f32 already. Find out where that "
+              "begins: `mezzo train --amp O0 --check first-overflow`");
+    for (std::size_t i = 0; i < m_.operations.size(); ++i) {
+      for (MeasuredChoice& choice : m_.operations[i].choices) measure_alone(i, choice);
+      drop_equal_choice(m_.operations[i]);
+    }
+    for (MeasuredEdge& edge : m_.edges) measure_together(edge);
+  }
+
+ private:
+  // Everything in f32, as exact as it can be: what is measured is one operation's alone.
+  std::vector<Choice> most_exact() const {
+    std::vector<Choice> choices;
+    for (const StepOperation& operation : m_.calls.operations) {
+      choices.push_back({.exact = operation.has_exact_form()});
+    }
+    return choices;
+  }
+
+  GradientError measure(const std::vector<Choice>& choices) {
+    tell_(concat("measuring errors, ", ++done_, " of ", all_));
+    return prober_.measure(plan_of(m_.calls.operations, choices));
+  }
+
+  // What the rest of the step adds is not this operation's.
+  double without_base(const GradientError& error) const {
+    return std::max(0.0, square(error.total) - square(m_.base.total));
+  }
+
+  void measure_alone(std::size_t operation, MeasuredChoice& choice) {
+    std::vector<Choice> choices = most_exact();
+    if (choices[operation] == choice.choice) return;  // that is the base
+    choices[operation] = choice.choice;
+    choice.error = measure(choices);
+    choice.error.total = std::sqrt(without_base(choice.error));
+  }
+
+  // A convolution that Winograd's method does not compute has direct sums in any case.
+  static void drop_equal_choice(MeasuredOperation& operation) {
+    const auto exact = std::ranges::find_if(
+        operation.choices, [](const MeasuredChoice& choice) { return choice.choice.exact; });
+    const bool is_same = operation.choices.front().error.total == 0;
+    if (exact != operation.choices.end() && is_same) operation.choices.erase(exact);
+  }
+
+  void measure_together(MeasuredEdge& edge) {
+    for (std::size_t i = 0; i < m_.lower.size(); ++i) {
+      const Choice choice{.dtype = m_.lower[i]};
+      const MeasuredChoice* maker = m_.operations[edge.edge.maker].find(choice);
+      const MeasuredChoice* reader = m_.operations[edge.edge.reader].find(choice);
+      if (maker == nullptr || reader == nullptr) continue;
+      const double apart = maker->error_squared() + reader->error_squared();
+      if (!std::isfinite(apart)) continue;
+      std::vector<Choice> choices = most_exact();
+      choices[edge.edge.maker] = choices[edge.edge.reader] = choice;
+      const GradientError both = measure(choices);
+      if (!both.is_finite()) continue;
+      const double most = std::min(maker->error_squared(), reader->error_squared());
+      edge.shared[i] = std::clamp(apart - without_base(both), 0.0, most);
+    }
+  }
+
+  Measurements& m_;
+  Prober& prober_;
+  const TellProgress& tell_;
+  std::int64_t all_;
+  std::int64_t done_ = 0;
+};
+
+std::vector<std::vector<Cost>> costs_of(const Measurements& m, const MeasuredEdge& measured,
+                                        CastTimes& casts) {
+  const std::int64_t elements = measured.edge.elements;
+  std::vector<std::vector<Cost>> costs(m.labels.size(), std::vector<Cost>(m.labels.size()));
+  for (std::size_t maker = 0; maker < m.labels.size(); ++maker) {
+    for (std::size_t reader = 0; reader < m.labels.size(); ++reader) {
+      const DType from = m.labels[maker].dtype;
+      const DType to = m.labels[reader].dtype;
+      const auto lower = std::ranges::find(m.lower, from);
+      if (from == to && lower != m.lower.end()) {
+        costs[maker][reader].error_squared =
+            -measured.shared[static_cast<std::size_t>(lower - m.lower.begin())];
+      }
+      if (from == to) continue;
+      costs[maker][reader] = {
+          .ms = casts.ms(elements, from, to) + casts.ms(elements, to, from),
+          .bytes = static_cast<double>(elements) * static_cast<double>(size_of(to))};
+    }
+  }
+  return costs;
+}
+
+// Of what is f32 in any case.
+double own_casts_ms(const StepOperation& calls, DType dtype, CastTimes& casts) {
+  constexpr DType kF32 = DType::kF32;
+  return casts.ms(calls.f32_inputs, kF32, dtype) + casts.ms(calls.parameters, kF32, dtype) +
+         casts.ms(calls.f32_reads, dtype, kF32) + casts.ms(calls.f32_reads, kF32, dtype);
+}
+
+}  // namespace
+
+double MeasuredChoice::error_squared() const {
+  return error.is_finite() ? square(error.total) : std::numeric_limits<double>::infinity();
+}
+
+const MeasuredChoice* MeasuredOperation::find(const Choice& choice) const {
+  const auto found = std::ranges::find(choices, choice, &MeasuredChoice::choice);
+  return found != choices.end() ? &*found : nullptr;
+}
+
+Measurements collect_operations(amp::TrainStep& step, const Batch& batch,
+                                const std::vector<DType>& lower, double& flops) {
+  set_precision(step.net(), amp::Policy{.level = amp::Level::kO0});
+  CollectStepCalls collector(step.net());
+  CountFlops products;
+  {
+    const ListenToKernels listening(products);
+    step.probe(batch, 1, collector);
+  }
+  flops = products.flops();
+  Measurements m{.lower = lower, .calls = collector.calls()};
+  check_arg(!m.calls.operations.empty(), "tune",
+            "the network calls no operation whose precision can be chosen");
+  for (const StepOperation& operation : m.calls.operations) {
+    MeasuredOperation measured{.operation = operation};
+    for (const Choice& choice : choices_of(operation, lower)) {
+      measured.choices.push_back({.choice = choice});
+    }
+    m.operations.push_back(std::move(measured));
+  }
+  for (const StepEdge& edge : m.calls.edges) {
+    m.edges.push_back({.edge = edge, .shared = std::vector<double>(lower.size())});
+  }
+  m.labels = {Choice{}, Choice{.exact = true}};
+  for (const DType dtype : lower) m.labels.push_back({.dtype = dtype});
+  return m;
+}
+
+std::int64_t passes_for_errors(const Measurements& measurements) {
+  auto passes = std::ssize(measurements.edges) * std::ssize(measurements.lower) + 1;
+  for (const MeasuredOperation& operation : measurements.operations) {
+    passes += std::ssize(operation.choices) - 1;  // one of them is the base
+  }
+  return passes;
+}
+
+void measure_errors(Measurements& measurements, Prober& prober, const TellProgress& tell) {
+  ErrorMeasurement(measurements, prober, tell).run();
+}
+
+void measure_times(Measurements& m, amp::TrainStep& step, const Batch& batch, CastTimes& casts,
+                   const TellProgress& tell) {
+  for (const Choice& label : m.labels) {
+    tell(concat("measuring times in ", label.text()));
+    std::vector<Choice> choices;
+    for (const MeasuredOperation& operation : m.operations) {
+      choices.push_back(operation.find(label) != nullptr ? label : Choice{});
+    }
+    set_precision(step.net(), plan_of(m.calls.operations, choices));
+    reset_peak_memory(step.net().device());
+    const std::vector<double> times = operation_times(step, batch, m.calls, kTimedPasses);
+    if (label == Choice{}) m.f32_peak = memory_stats(step.net().device()).peak_bytes;
+    for (std::size_t i = 0; i < times.size(); ++i) {
+      for (MeasuredChoice& choice : m.operations[i].choices) {
+        if (choice.choice != label) continue;
+        const StepOperation& calls = m.operations[i].operation;
+        choice.ms = times[i];
+        choice.cast_ms = own_casts_ms(calls, label.dtype, casts);
+        choice.bytes =
+            static_cast<double>(calls.results) * static_cast<double>(size_of(label.dtype));
+      }
+    }
+  }
+}
+
+SolveProblem problem_of(const Measurements& m, CastTimes& casts) {
+  SolveProblem problem{.labels = m.labels.size()};
+  for (const MeasuredOperation& operation : m.operations) {
+    std::vector<SolveProblem::Option> options(m.labels.size());
+    for (std::size_t label = 0; label < m.labels.size(); ++label) {
+      const MeasuredChoice* choice = operation.find(m.labels[label]);
+      if (choice == nullptr) continue;
+      options[label] = {.possible = choice->error.is_finite(),
+                        .cost = {.ms = choice->ms + choice->cast_ms,
+                                 .bytes = choice->bytes,
+                                 .error_squared = choice->error_squared()}};
+    }
+    problem.operations.push_back(std::move(options));
+  }
+  for (const MeasuredEdge& edge : m.edges) {
+    problem.links.push_back(
+        {.maker = edge.edge.maker, .reader = edge.edge.reader, .cost = costs_of(m, edge, casts)});
+  }
+  return problem;
+}
+
+std::vector<std::size_t> labels_of(const Measurements& m, const std::vector<Choice>& choices) {
+  std::vector<std::size_t> labels;
+  for (std::size_t i = 0; i < choices.size(); ++i) {
+    // Direct sums are another choice only where there is a faster method.
+    const bool has_it = m.operations[i].find(choices[i]) != nullptr;
+    const Choice choice = has_it ? choices[i] : Choice{};
+    labels.push_back(
+        static_cast<std::size_t>(std::ranges::find(m.labels, choice) - m.labels.begin()));
+  }
+  return labels;
+}
+
+}  // namespace mezzo::tune

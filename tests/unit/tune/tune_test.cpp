@@ -1,0 +1,178 @@
+// Tests that tuning repairs networks that break in f16, and what it leaves as it was.
+#include "mezzo/tune/tune.h"
+
+#include <set>
+#include <string>
+
+#include <gmock/gmock.h>
+
+#include "mezzo/ops/losses.h"
+#include "mezzo/optim/adam.h"
+#include "mezzo/optim/sgd.h"
+#include "tests/unit/tune/broken_nets.h"
+
+namespace mezzo::tune {
+namespace {
+
+Batch batch_for(std::int64_t examples, std::uint64_t seed) {
+  Generator generator(seed);
+  std::vector<std::int64_t> labels;
+  for (std::int64_t i = 0; i < examples; ++i) labels.push_back(i % 3);
+  return {.inputs = {randn({examples, 4}, generator)},
+          .labels = {from_values<std::int64_t>(labels, {examples})}};
+}
+
+amp::LossFunction loss() {
+  return [](const Tensor& y, const Tensor& labels) { return cross_entropy(y, labels); };
+}
+
+std::set<std::string> rows_in(const amp::PrecisionPlan& plan, DType dtype) {
+  std::set<std::string> rows;
+  for (const amp::PlanRow& row : plan.rows) {
+    if (row.dtype == dtype) rows.insert(row.text());
+  }
+  return rows;
+}
+
+const ProvedSetting& setting(const TuneResult& result, const std::string& name) {
+  const auto found = std::ranges::find(result.settings, name, &ProvedSetting::name);
+  return found != result.settings.end() ? *found : throw ArgumentError("no setting " + name);
+}
+
+// Of networks this small, parameters take more memory than activations: the plan that was solved
+// for need not be the best in the end.
+const ProvedSetting& solved(const TuneResult& result) { return setting(result, "plan"); }
+
+// Memory does not depend on how long anything takes.
+TuneOptions options_without_times() {
+  return {.candidates = {DType::kF32, DType::kF16},
+          .objective = Objective::kMemory,
+          .proof_steps = 1,
+          .proof_rounds = 1};
+}
+
+class Repairs : public testing::TestWithParam<std::size_t> {};
+
+TEST_P(Repairs, WhatBreaksInF16) {
+  const BrokenCase broken = broken_cases()[GetParam()];
+  BrokenNet net(broken.one, broken.two);
+  optim::Sgd optimizer(net.parameters(), {.lr = 0.01});
+  amp::TrainStep step(net, loss(), optimizer, amp::GradScaler({}, false));
+  const std::vector<Batch> batches{batch_for(16, 1), batch_for(16, 2)};
+  TuneOptions options = options_without_times();
+  options.error_budget = 0.01;
+  const TuneResult result = amp::tune(step, batches, options);
+  EXPECT_EQ(rows_in(solved(result).plan, DType::kF32), broken.in_f32);
+  EXPECT_TRUE(solved(result).is_within);
+  EXPECT_TRUE(result.settings[result.chosen].is_within);
+  // O2 in f16 does break.
+  EXPECT_FALSE(setting(result, "O2/f16").error.worst.error < 0.5);
+  for (const amp::PlanRow& row : result.plan.rows) EXPECT_FALSE(row.reason.empty()) << row.text();
+}
+
+INSTANTIATE_TEST_SUITE_P(All, Repairs, testing::Range<std::size_t>(0, broken_cases().size()),
+                         [](const auto& instance) { return broken_cases()[instance.param].name; });
+
+TEST(Tune, LeavesTheStateOfTheStep) {
+  BrokenNet net([](const Tensor& x) { return x * 2; }, [](const Tensor& x) { return x * 0.5; });
+  optim::Adam optimizer(net.parameters(), {.lr = 0.01});
+  amp::TrainStep step(net, loss(), optimizer, amp::GradScaler({.init_scale = 512}));
+  step(batch_for(16, 5));
+  std::vector<Tensor> before;
+  for (const Tensor& parameter : net.parameters()) before.push_back(copy_of(parameter));
+  for (const NamedTensor& state : optimizer.state()) before.push_back(copy_of(state.tensor));
+  const RandomPosition random = default_generator().position();
+  const TuneResult result = amp::tune(step, {batch_for(16, 1)}, options_without_times());
+  std::vector<Tensor> after = net.parameters();
+  for (const NamedTensor& state : optimizer.state()) after.push_back(state.tensor);
+  ASSERT_EQ(after.size(), before.size());
+  for (std::size_t i = 0; i < after.size(); ++i) {
+    EXPECT_EQ(after[i].to_vector<float>(), before[i].to_vector<float>()) << i;
+  }
+  EXPECT_EQ(default_generator().position(), random);
+  EXPECT_EQ(step.scaler().get_scale(), 512);
+  EXPECT_EQ(optimizer.updates(), 1);
+}
+
+// Nothing but times differs from run to run.
+TEST(Tune, TwiceTheSame) {
+  const auto run = [] {
+    BrokenNet net([](const Tensor& x) { return exp(x); }, [](const Tensor& x) { return x * 0.5; });
+    optim::Sgd optimizer(net.parameters(), {.lr = 0.01});
+    amp::TrainStep step(net, loss(), optimizer, amp::GradScaler({}, false));
+    return amp::tune(step, {batch_for(16, 1)}, options_without_times());
+  };
+  const TuneResult a = run();
+  const TuneResult b = run();
+  ASSERT_EQ(a.plan.rows.size(), b.plan.rows.size());
+  for (std::size_t i = 0; i < a.plan.rows.size(); ++i) {
+    EXPECT_EQ(a.plan.rows[i].dtype, b.plan.rows[i].dtype);
+    EXPECT_EQ(a.operations[i].choices.back().error.total,
+              b.operations[i].choices.back().error.total);
+  }
+  EXPECT_EQ(a.error_budget, b.error_budget);
+}
+
+// The step goes on under the plan: its losses are those of another step with that plan.
+TEST(Tune, TheStepGoesOnUnderThePlan) {
+  for (const bool graph : {false, true}) {
+    BrokenNet net([](const Tensor& x) { return exp(x * 0.1); },
+                  [](const Tensor& x) { return x * 2; });
+    optim::Sgd optimizer(net.parameters(), {.lr = 0.01});
+    amp::TrainStep step(net, loss(), optimizer, amp::GradScaler({}, false));
+    TuneOptions options = options_without_times();
+    options.graph = graph;
+    const TuneResult result = amp::tune(step, {batch_for(16, 1)}, options);
+    BrokenNet other([](const Tensor& x) { return exp(x * 0.1); },
+                    [](const Tensor& x) { return x * 2; });
+    amp::apply_plan(other, result.plan);
+    optim::Sgd other_optimizer(other.parameters(), {.lr = 0.01});
+    amp::TrainStep other_step(other, loss(), other_optimizer, amp::GradScaler({}, false));
+    for (std::uint64_t i = 0; i < 3; ++i) {
+      EXPECT_EQ(step(batch_for(16, i)).loss, other_step(batch_for(16, i)).loss);
+    }
+  }
+}
+
+TEST(Tune, AGivenBudgetIsKept) {
+  BrokenNet net([](const Tensor& x) { return x * 2; }, [](const Tensor& x) { return x * 0.5; });
+  optim::Sgd optimizer(net.parameters(), {.lr = 0.01});
+  amp::TrainStep step(net, loss(), optimizer, amp::GradScaler({}, false));
+  TuneOptions options = options_without_times();
+  options.candidates = {DType::kBf16, DType::kF16};
+  options.error_budget = 2e-3;
+  const TuneResult result = amp::tune(step, {batch_for(16, 1)}, options);
+  EXPECT_LE(result.plan.error, 2e-3);
+  EXPECT_EQ(result.budget_from, "given");
+  EXPECT_EQ(result.plan.count(DType::kBf16), 0);
+}
+
+std::string error_of_tuning(const TuneOptions& options, std::size_t batches = 1) {
+  BrokenNet net([](const Tensor& x) { return x; }, [](const Tensor& x) { return x; });
+  optim::Sgd optimizer(net.parameters(), {.lr = 0.01});
+  amp::TrainStep step(net, loss(), optimizer, amp::GradScaler({}, false));
+  try {
+    amp::tune(step, std::vector<Batch>(batches, batch_for(16, 1)), options);
+    return "";
+  } catch (const ArgumentError& error) {
+    return error.what();
+  }
+}
+
+TEST(Tune, SaysWhatIsWrong) {
+  using testing::HasSubstr;
+  EXPECT_THAT(error_of_tuning({}, 0), HasSubstr("[tune] there is no batch"));
+  EXPECT_THAT(error_of_tuning({.candidates = {DType::kF32}}),
+              HasSubstr("[tune] there is no 16-bit candidate"));
+  EXPECT_THAT(error_of_tuning({.candidates = {DType::kF64}}),
+              HasSubstr("[tune] an operation cannot be planned in f64"));
+  TuneOptions options = options_without_times();
+  options.error_budget = 0;
+  EXPECT_THAT(error_of_tuning(options), HasSubstr("[tune] the error budget must be above 0: 0"));
+  options.error_budget.reset();
+  options.memory_budget = 1;
+  EXPECT_THAT(error_of_tuning(options), HasSubstr("[tune] no plan is within the budgets"));
+}
+
+}  // namespace
+}  // namespace mezzo::tune
