@@ -8,7 +8,6 @@
 #include <fmt/format.h>
 
 #include "mezzo/cli/table.h"
-#include "mezzo/tune/reasons.h"
 
 namespace mezzo::cli {
 namespace {

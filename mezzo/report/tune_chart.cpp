@@ -8,7 +8,6 @@
 #include "mezzo/report/axis.h"
 #include "mezzo/report/plot.h"
 #include "mezzo/report/text.h"
-#include "mezzo/tune/reasons.h"
 
 namespace mezzo::report {
 namespace {

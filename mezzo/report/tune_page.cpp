@@ -12,7 +12,6 @@
 #include "mezzo/report/section.h"
 #include "mezzo/report/text.h"
 #include "mezzo/report/tune_chart.h"
-#include "mezzo/tune/reasons.h"
 
 namespace mezzo::report {
 namespace {

@@ -1,7 +1,5 @@
 #include "mezzo/tune/call_times.h"
 
-#include <algorithm>
-#include <limits>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -43,18 +41,11 @@ class CallClock final : public KernelListener, public amp::StepObserver {
 }  // namespace
 
 std::vector<double> operation_times(amp::TrainStep& step, const Batch& batch,
-                                    const StepCalls& calls, std::int64_t passes) {
-  std::vector<double> least(calls.operations.size(), std::numeric_limits<double>::infinity());
-  for (std::int64_t pass = 0; pass <= passes; ++pass) {
-    CallClock clock(calls);
-    {
-      const ListenToKernels listening(clock);
-      step.probe(batch, 1, clock);
-    }
-    if (pass == 0) continue;
-    for (std::size_t i = 0; i < least.size(); ++i) least[i] = std::min(least[i], clock.ms()[i]);
-  }
-  return least;
+                                    const StepCalls& calls) {
+  CallClock clock(calls);
+  const ListenToKernels listening(clock);
+  step.probe(batch, 1, clock);
+  return clock.ms();
 }
 
 }  // namespace mezzo::tune

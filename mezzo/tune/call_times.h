@@ -10,10 +10,9 @@
 
 namespace mezzo::tune {
 
-// The time of each operation in a step under a plan, in ms: the kernels of its calls and of their
-// gradients, without casts. Of `passes` forward and backward passes, after one that is not timed,
-// the shortest time of each. The plan must have been set.
+// The time of each operation in one forward and backward pass of a step under the plan that is set,
+// in ms: the kernels of its calls and of their gradients, without casts.
 std::vector<double> operation_times(amp::TrainStep& step, const Batch& batch,
-                                    const StepCalls& calls, std::int64_t passes);
+                                    const StepCalls& calls);
 
 }  // namespace mezzo::tune

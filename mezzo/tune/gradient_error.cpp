@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <cstdio>
 #include <limits>
 
 #include "mezzo/core/error.h"
@@ -152,6 +153,13 @@ GradientError mean_of(std::span<const GradientError> errors) {
   }
   mean.total = std::sqrt(squares / count);
   return mean;
+}
+
+std::string error_text(double error) {
+  if (!std::isfinite(error)) return "infinite";
+  char text[32];
+  std::snprintf(text, sizeof(text), "%.3g %%", 100 * error);
+  return text;
 }
 
 Tensor plain_copy(const Tensor& gradient, double scale) {

@@ -47,6 +47,9 @@ GradientError error_of(const StepGradients& exact, std::span<const NamedTensor> 
 // The error over several batches: root mean squares, means, and the worst.
 GradientError mean_of(std::span<const GradientError> errors);
 
+// An error in percent: `0.8 %`, `infinite`.
+std::string error_text(double error);
+
 // A copy on the host in row-major order, divided by the scale: f64 stays f64, all else becomes f32.
 Tensor plain_copy(const Tensor& gradient, double scale);
 

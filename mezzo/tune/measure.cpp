@@ -13,7 +13,7 @@
 namespace mezzo::tune {
 namespace {
 
-constexpr std::int64_t kTimedPasses = 3;
+constexpr std::int64_t kTimedRounds = 3;
 
 class CountFlops final : public KernelListener {
  public:
@@ -133,6 +133,25 @@ double own_casts_ms(const StepOperation& calls, DType dtype, CastTimes& casts) {
          casts.ms(calls.f32_reads, dtype, kF32) + casts.ms(calls.f32_reads, kF32, dtype);
 }
 
+// Everything that has this choice in it, and the rest in f32.
+amp::PrecisionPlan plan_with(const Measurements& m, const Choice& label) {
+  std::vector<Choice> choices;
+  for (const MeasuredOperation& operation : m.operations) {
+    choices.push_back(operation.find(label) != nullptr ? label : Choice{});
+  }
+  return plan_of(m.calls.operations, choices);
+}
+
+// Keeps the shortest time of each.
+void note_times(Measurements& m, const Choice& label, const std::vector<double>& times) {
+  for (std::size_t i = 0; i < times.size(); ++i) {
+    for (MeasuredChoice& choice : m.operations[i].choices) {
+      if (choice.choice != label) continue;
+      choice.ms = choice.ms == 0 ? times[i] : std::min(choice.ms, times[i]);
+    }
+  }
+}
+
 }  // namespace
 
 double MeasuredChoice::error_squared() const {
@@ -186,25 +205,24 @@ void measure_errors(Measurements& measurements, Prober& prober, const TellProgre
 
 void measure_times(Measurements& m, amp::TrainStep& step, const Batch& batch, CastTimes& casts,
                    const TellProgress& tell) {
-  for (const Choice& label : m.labels) {
-    tell(concat("measuring times in ", label.text()));
-    std::vector<Choice> choices;
-    for (const MeasuredOperation& operation : m.operations) {
-      choices.push_back(operation.find(label) != nullptr ? label : Choice{});
+  // In turns, so that what slows the machine down for a while slows all dtypes down. The first
+  // round allocates, and is not timed.
+  for (std::int64_t round = 0; round <= kTimedRounds; ++round) {
+    tell(concat("measuring times, round ", round + 1, " of ", kTimedRounds + 1));
+    for (const Choice& label : m.labels) {
+      set_precision(step.net(), plan_with(m, label));
+      reset_peak_memory(step.net().device());
+      const std::vector<double> times = operation_times(step, batch, m.calls);
+      if (label == Choice{}) m.f32_peak = memory_stats(step.net().device()).peak_bytes;
+      if (round > 0) note_times(m, label, times);
     }
-    set_precision(step.net(), plan_of(m.calls.operations, choices));
-    reset_peak_memory(step.net().device());
-    const std::vector<double> times = operation_times(step, batch, m.calls, kTimedPasses);
-    if (label == Choice{}) m.f32_peak = memory_stats(step.net().device()).peak_bytes;
-    for (std::size_t i = 0; i < times.size(); ++i) {
-      for (MeasuredChoice& choice : m.operations[i].choices) {
-        if (choice.choice != label) continue;
-        const StepOperation& calls = m.operations[i].operation;
-        choice.ms = times[i];
-        choice.cast_ms = own_casts_ms(calls, label.dtype, casts);
-        choice.bytes =
-            static_cast<double>(calls.results) * static_cast<double>(size_of(label.dtype));
-      }
+  }
+  for (MeasuredOperation& operation : m.operations) {
+    for (MeasuredChoice& choice : operation.choices) {
+      const StepOperation& calls = operation.operation;
+      const DType dtype = choice.choice.dtype;
+      choice.cast_ms = own_casts_ms(calls, dtype, casts);
+      choice.bytes = static_cast<double>(calls.results) * static_cast<double>(size_of(dtype));
     }
   }
 }

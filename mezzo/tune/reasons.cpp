@@ -74,11 +74,6 @@ std::string why_lower(const MeasuredOperation& operation) {
 
 }  // namespace
 
-std::string error_text(double error) {
-  if (!std::isfinite(error)) return "infinite";
-  return short_number(100 * error) + " %";
-}
-
 std::string reason_of(const MeasuredOperation& operation, double error_budget) {
   if (is_lower(operation.choice().choice.dtype)) return why_lower(operation);
   std::string text = why_f32(operation, error_budget);

@@ -10,7 +10,4 @@ namespace mezzo::tune {
 // Why the operation has the dtype that it has: `saves 1.2 of 3.4 ms, adds 0.8 % to the error`.
 std::string reason_of(const MeasuredOperation& operation, double error_budget);
 
-// `0.8 %`, `infinite`.
-std::string error_text(double error);
-
 }  // namespace mezzo::tune

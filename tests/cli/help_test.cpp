@@ -22,8 +22,9 @@ std::vector<std::string> lines_in(const std::string& text) {
 TEST_F(Command, TheHelpOfEveryCommandFitsAScreen) {
   constexpr std::size_t kColumns = 100;
   constexpr std::size_t kLines = 60;
-  for (const std::string command : {"", "train", "compare", "diff", "bench", "eval", "export",
-                                    "generate", "plan", "ops", "info", "completion", "man"}) {
+  for (const std::string command :
+       {"", "train", "compare", "diff", "tune", "bench", "eval", "export", "generate", "plan",
+        "ops", "info", "completion", "man"}) {
     const Outcome outcome = run(command + " --help");
     EXPECT_EQ(outcome.status, 0) << command;
     EXPECT_EQ(outcome.errors, "") << command;
@@ -65,8 +66,8 @@ std::set<std::string> names_in(const std::string& help) {
 TEST_F(Command, NoPositionalIsCalledAsAnOption) {
   EXPECT_TRUE(names_in(run("plan --help").output).contains("--model"));
   for (const std::string command :
-       {"train", "compare", "diff", "bench", "eval", "export", "generate", "plan", "data", "ops",
-        "info", "completion", "man"}) {
+       {"train", "compare", "diff", "tune", "bench", "eval", "export", "generate", "plan", "data",
+        "ops", "info", "completion", "man"}) {
     const std::set<std::string> names = names_in(run(command + " --help").output);
     for (const std::string& name : names) {
       EXPECT_FALSE(names.contains("--" + name)) << command << ' ' << name;
