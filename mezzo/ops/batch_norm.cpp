@@ -228,20 +228,38 @@ BatchNormResult batch_norm(const Tensor& x, const Tensor& scale, const Tensor& s
   return result;
 }
 
+namespace {
+
+// The statistics of a network in f64, which is computed on the host by plain loops.
+void blend_f64(const Tensor& running, const Tensor& batch, double take, double keep) {
+  auto* kept = running.mutable_data<double>();
+  const auto* taken = batch.data<double>();
+  for (std::int64_t i = 0; i < running.numel(); ++i) kept[i] = keep * kept[i] + take * taken[i];
+}
+
+}  // namespace
+
 void update_running_stats(const Tensor& running_mean, const Tensor& running_var,
                           const Tensor& batch_mean, const Tensor& batch_var, double momentum,
                           std::int64_t count) {
   const Shape& shape = running_mean.shape();
   for (const Tensor* stats : {&running_mean, &running_var, &batch_mean, &batch_var}) {
-    check_arg(stats->dtype() == DType::kF32 && stats->shape() == shape && stats->is_dense(),
-              "update_running_stats", "statistics must be dense and f32", shape, ", one is ",
-              *stats, ". Make them with zeros()");
+    const bool is_one_dtype = stats->dtype() == running_mean.dtype();
+    const bool is_known = stats->dtype() == DType::kF32 || stats->dtype() == DType::kF64;
+    check_arg(is_one_dtype && is_known && stats->shape() == shape && stats->is_dense(),
+              "update_running_stats", "statistics must be dense and f32", shape,
+              ", or all in f64, one is ", *stats, ". Make them with zeros()");
     check_arg(stats->device() == running_mean.device(), "update_running_stats",
               "statistics are on ", running_mean.device(), " and ", stats->device(), ". Use to()");
   }
   check_arg(count >= 2, "update_running_stats", "the batch had ", count,
             " values per channel, which have no variance. Use larger batches, or eval()");
   const double unbiased = static_cast<double>(count) / static_cast<double>(count - 1);
+  if (running_mean.dtype() == DType::kF64) {
+    blend_f64(running_mean, batch_mean, momentum, 1 - momentum);
+    blend_f64(running_var, batch_var, momentum * unbiased, 1 - momentum);
+    return;
+  }
   const Device device = running_mean.device();
   const auto blend = [&](const Tensor& running, const Tensor& batch, double take) {
     running.bump_version();

@@ -40,11 +40,15 @@ const MeasuredChoice* best_lower(const MeasuredOperation& operation) {
   return best;
 }
 
-std::string why_f32(const MeasuredOperation& operation, double error_budget) {
+std::string why_f32(const MeasuredOperation& operation, double error_budget, Objective objective) {
   const MeasuredChoice* lower = best_lower(operation);
   if (lower == nullptr) return "it is not safe in 16 bits";
   if (!lower->error.is_finite() || lower->error.total > error_budget) return what_breaks(*lower);
   const MeasuredChoice& own = operation.choice();
+  if (objective == Objective::kMemory) {
+    return concat("in ", lower->choice.text(), " it would add ", error_text(lower->error.total),
+                  " to the error, and the step as a whole would take more memory");
+  }
   if (lower->ms >= own.ms) {
     return concat("no 16-bit dtype is faster here: ", short_number(own.ms), " ms, in ",
                   lower->choice.text(), " ", short_number(lower->ms));
@@ -55,7 +59,7 @@ std::string why_f32(const MeasuredOperation& operation, double error_budget) {
                   short_number(lower->cast_ms));
   }
   return concat("16 bits would save ", short_number(saved), " ms and add ",
-                error_text(lower->error.total), " to the error, which is better spent elsewhere");
+                error_text(lower->error.total), " to the error; the step as a whole is faster, or the error is better spent elsewhere");
 }
 
 std::string why_lower(const MeasuredOperation& operation) {
@@ -74,9 +78,10 @@ std::string why_lower(const MeasuredOperation& operation) {
 
 }  // namespace
 
-std::string reason_of(const MeasuredOperation& operation, double error_budget) {
+std::string reason_of(const MeasuredOperation& operation, double error_budget,
+                      Objective objective) {
   if (is_lower(operation.choice().choice.dtype)) return why_lower(operation);
-  std::string text = why_f32(operation, error_budget);
+  std::string text = why_f32(operation, error_budget, objective);
   if (operation.choice().choice.exact) {
     text += concat("; by Winograd's method its error would be ",
                    error_text(operation.choices.front().error.total));

@@ -169,7 +169,7 @@ class Tuner {
       if (choice != nullptr) {
         operation.chosen = static_cast<std::size_t>(choice - operation.choices.data());
       }
-      operation.reason = reason_of(operation, result_.error_budget);
+      operation.reason = reason_of(operation, result_.error_budget, options_.objective);
       plan.rows[i].reason = operation.reason;
     }
     set_precision(step_.net(), plan);

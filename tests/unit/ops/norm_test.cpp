@@ -360,6 +360,13 @@ TEST(RunningStats, MoveByTheMomentumWithTheUnbiasedVariance) {
                        0.25, 4);
   EXPECT_EQ(mean.to_vector<float>(), (std::vector<float>{1.5F, 2.0F}));
   EXPECT_EQ(var.to_vector<float>(), (std::vector<float>{1.75F, 2.75F}));  // 3 * 4 / 3, 6 * 4 / 3
+  // A network in f64 keeps them in f64.
+  const Tensor wide_mean = from_values<double>({1, 2}, {2});
+  const Tensor wide_var = from_values<double>({1, 4}, {2});
+  update_running_stats(wide_mean, wide_var, from_values<double>({3, 2}, {2}),
+                       from_values<double>({3, 6}, {2}), 0.25, 3);
+  EXPECT_EQ(wide_mean.to_vector<double>(), (std::vector<double>{1.5, 2}));
+  EXPECT_EQ(wide_var.to_vector<double>(), (std::vector<double>{1.875, 5.25}));
   EXPECT_THAT(message_of([&] { update_running_stats(mean, var, mean, var, 0.1, 1); }),
               testing::HasSubstr("which have no variance"));
   EXPECT_THAT(message_of([&] { update_running_stats(mean, var, mean, zeros({3}), 0.1, 2); }),
