@@ -33,8 +33,7 @@ void add_execution_options(CLI::App& command, SharedOptions& options) {
   add(command.add_flag("--graph", options.run.graph, "Capture and replay steps"));
   add(command.add_option("--seed", options.run.seed, "Seed of random numbers"))
       ->capture_default_str();
-  add(command.add_option("--recompute", options.run.recompute,
-                         "Modules to recompute in the backward pass, to save memory: layer?.?"))
+  add(command.add_option("--recompute", options.run.recompute, "To save memory: layer?.?"))
       ->delimiter(',');
   add(command.add_flag("--sync-batchnorm", options.run.sync_batchnorm, "Norms over all processes"));
   add_device_options(command, options);

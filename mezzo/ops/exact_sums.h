@@ -9,9 +9,9 @@ namespace mezzo {
 
 // While it exists, convolutions that are called on this thread, and their gradients whenever these
 // are computed, are direct sums of products: not by Winograd's method, whose rounding errors are
-// about ten times those of direct sums, and on GPUs not in TF32 unless the operands are exact in
-// it. With `false` the fastest method may compute them, as it is by default. Scopes may be nested;
-// the innermost counts.
+// about twice those of direct sums, and larger where large values lie beside small ones; and on
+// GPUs not in TF32, unless the operands are exact in it. See docs/numerics.md. With `false` the
+// fastest method may compute them, as it is by default. Scopes may be nested; the innermost counts.
 //
 //   const ExactSums exact;
 //   const Tensor y = net(x);
