@@ -210,9 +210,10 @@ TEST_F(Command, TrainWritesEventsAndSavesWeightsThatEvalReads) {
 TEST_F(Command, ExactGivesDirectSums) {
   const auto losses = [&](const std::string& environment, const std::string& option, bool exact) {
     fs::remove(path("log"));
-    const Outcome outcome = run_line(concat(
-        "env ", environment, " ", MEZZO_COMMAND, " train --model resnet20 --amp O0 --steps 3 ",
-        "--batch-size 64 --quiet --json ", path("log"), " ", option));
+    const Outcome outcome =
+        run_line(concat("env ", environment, " ", MEZZO_COMMAND,
+                        " train --model resnet20 --image-size 16 --amp O0 --steps 3 ",
+                        "--batch-size 64 --quiet --json ", path("log"), " ", option));
     EXPECT_EQ(outcome.status, 0) << outcome.errors;
     std::vector<double> all;
     for (const Json& event : read_events("log")) {
