@@ -126,6 +126,7 @@
 #include "mezzo/ops/dropout.h"
 #include "mezzo/ops/einsum.h"
 #include "mezzo/ops/elementary.h"
+#include "mezzo/ops/exact_sums.h"
 #include "mezzo/ops/gather.h"
 #include "mezzo/ops/group_norm.h"
 #include "mezzo/ops/indexing.h"

@@ -5,6 +5,7 @@
 #include "mezzo/cli/table.h"
 #include "mezzo/core/cpu.h"
 #include "mezzo/core/parallel.h"
+#include "mezzo/ops/exact_sums.h"
 #include "mezzo/ops/tf32.h"
 #include "mezzo/train/configuration.h"
 #include "mezzo/train/optimizer_names.h"
@@ -115,6 +116,7 @@ Json start_event(const std::string& command, const train::RunOptions& options, c
                 {"threads", num_threads()},
                 {"device", concat(options.device)},
                 {"tf32", is_tf32_allowed()},
+                {"exact", are_sums_exact()},
                 {"cpu", cpu_name()},
                 {"avx512_bf16", cpu_features().avx512_bf16}});
   return event;

@@ -112,7 +112,7 @@ void add_watch_options(CLI::App& command, SharedOptions& options);
 // --graph --recompute --sync-batchnorm --seed and the options of add_device_options(): how steps
 // run.
 void add_execution_options(CLI::App& command, SharedOptions& options);
-// --device --tf32 --threads
+// --device --tf32 --exact --threads
 void add_device_options(CLI::App& command, SharedOptions& options);
 // --checkpoint-dir --checkpoint-every --keep --keep-best --resume
 void add_checkpoint_options(CLI::App& command, SharedOptions& options);
@@ -134,7 +134,7 @@ std::string text_of(const amp::Policy& policy);
 amp::Policy parse_policy(const std::string& text, const std::optional<std::string>& dtype,
                          const char* option = "--amp");
 
-// Applies --threads and --tf32.
+// Applies --threads, --tf32 and --exact.
 void apply_machine_options(const SharedOptions& options);
 
 }  // namespace mezzo::cli

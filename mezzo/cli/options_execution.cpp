@@ -3,6 +3,7 @@
 #include "mezzo/cli/option_words.h"
 #include "mezzo/core/device_backend.h"
 #include "mezzo/core/parallel.h"
+#include "mezzo/ops/exact_sums.h"
 #include "mezzo/ops/tf32.h"
 
 namespace mezzo::cli {
@@ -32,8 +33,7 @@ void add_execution_options(CLI::App& command, SharedOptions& options) {
   add(command.add_flag("--graph", options.run.graph, "Capture and replay steps"));
   add(command.add_option("--seed", options.run.seed, "Seed of random numbers"))
       ->capture_default_str();
-  add(command.add_option("--recompute", options.run.recompute,
-                         "Modules to recompute in the backward pass, to save memory: layer?.?"))
+  add(command.add_option("--recompute", options.run.recompute, "To save memory: layer?.?"))
       ->delimiter(',');
   add(command.add_flag("--sync-batchnorm", options.run.sync_batchnorm, "Norms over all processes"));
   add_device_options(command, options);
@@ -45,6 +45,7 @@ void add_device_options(CLI::App& command, SharedOptions& options) {
       ->capture_default_str();
   add(command.add_option("--threads", options.threads, "Threads (all cores)"));
   add(command.add_flag("--tf32", options.tf32, "TF32 products on GPUs"));
+  add(command.add_flag("--exact", options.run.exact_sums, "Convolutions: direct sums"));
 }
 
 void apply_machine_options(const SharedOptions& options) {
@@ -55,6 +56,7 @@ void apply_machine_options(const SharedOptions& options) {
     set_num_threads(static_cast<int>(*options.threads));
   }
   if (options.tf32) allow_tf32(true);
+  if (options.run.exact_sums) use_exact_sums(true);
 }
 
 }  // namespace mezzo::cli

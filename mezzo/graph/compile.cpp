@@ -9,6 +9,7 @@
 #include "mezzo/graph/passes/paint_precision.h"
 #include "mezzo/graph/passes/passes.h"
 #include "mezzo/ops/dispatcher/grad_mode.h"
+#include "mezzo/ops/exact_sums.h"
 
 namespace mezzo::graph {
 namespace {
@@ -200,10 +201,13 @@ struct CompiledStep::Entry {
     const auto is_as_before = [](const Tensor& tensor, bool was_trained) {
       return tensor.requires_grad() == was_trained;
     };
+    // One with direct sums may be run anywhere, one without them not where they are asked for.
+    if (are_sums_exact() && !is_exact) return false;
     return key == other && std::ranges::equal(tensors, trained, is_as_before);
   }
 
   Key key;
+  bool is_exact = are_sums_exact();
   std::vector<Tensor> tensors;
   std::vector<bool> trained;
   Executable executable;

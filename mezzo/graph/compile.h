@@ -52,8 +52,9 @@ Program painted_forward(const Step& step, std::span<const Tensor> inputs,
 
 // A step, and the programs that were captured from it. It is captured again for inputs of another
 // shape, dtype or memory format, in another mode, if recording or a region of mixed precision is
-// switched differently, or if one of the tensors that it knows begins or ceases to be trained. The
-// networks and everything else that the step refers to must outlive it.
+// switched differently, if direct sums (ops/exact_sums.h) are asked for and were not before, or if
+// one of the tensors that it knows begins or ceases to be trained. The networks and everything else
+// that the step refers to must outlive it.
 //
 // A step has one caller at a time, because results lie in memory that all runs use. A call during
 // another one, by another thread or from within the step, throws ArgumentError.

@@ -16,6 +16,7 @@
 #include "mezzo/ops/dispatcher/capture_hook.h"
 #include "mezzo/ops/dispatcher/grad_mode.h"
 #include "mezzo/ops/dispatcher/node.h"
+#include "mezzo/ops/exact_sums.h"
 #include "mezzo/ops/shape_ops.h"
 
 namespace mezzo::nn {
@@ -36,6 +37,7 @@ struct ForwardState final : RefCounted {
   explicit ForwardState(Module& of)
       : module(of),
         with_one(is_called_with_one()),
+        exact_sums(are_sums_exact()),
         random(default_generator().position()),
         parameters(of.parameters()) {
     if (const PrecisionHook* hook = precision_hook()) precision = hook->context();
@@ -67,6 +69,7 @@ struct ForwardState final : RefCounted {
   Module& module;
   bool with_one;            // called with one tensor: forward() and forward_all() may differ
   std::vector<Mode> modes;  // modes of the module and all below it
+  bool exact_sums;
   RandomPosition random;
   std::shared_ptr<const PrecisionContext> precision;  // null: nothing was cast
   std::vector<Tensor> parameters;
@@ -212,6 +215,7 @@ Tensors run_again(const ForwardState& state, const Tensors& inputs) {
   const WithoutHostWork without_host_work;  // running statistics have already been updated
   const KeepBuffers buffers(state.module);  // the module's own in-place changes of its buffers
   const RunningAgain running(state.module);
+  const ExactSums exact(state.exact_sums);
   const GradMode recording(true);
   if (state.precision == nullptr) return call_again(state, inputs);
   Tensors results;

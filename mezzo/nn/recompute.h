@@ -14,13 +14,13 @@ namespace mezzo::nn {
 // up to four floating-point results.
 //
 // Gradients are bit-identical, as long as nothing but the module uses its inputs. The second run
-// uses the same precision region and the same random numbers, and its changes of buffers (the
-// running statistics of batch norm) are undone. Parameters, the modes of the modules inside, and
-// the buffers of those in inference mode must not change in between. Nothing that requires a
-// gradient may be used but the inputs and the parameters. Both are checked in the backward pass.
-// The module must live until that is done. It must be called through operator(). Other forward
-// hooks run in both runs. Gradients of gradients are refused. Without recording the module runs
-// normally.
+// uses the same precision region, direct sums where the first did, and the same random numbers, and
+// its changes of buffers (the running statistics of batch norm) are undone. Parameters, the modes
+// of the modules inside, and the buffers of those in inference mode must not change in between.
+// Nothing that requires a gradient may be used but the inputs and the parameters. Both are checked
+// in the backward pass. The module must live until that is done. It must be called through
+// operator(). Other forward hooks run in both runs. Gradients of gradients are refused. Without
+// recording the module runs normally.
 //
 // Throws ArgumentError if the module is recomputed already, or has no children: a single layer
 // saves little more than its input.

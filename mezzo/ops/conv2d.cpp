@@ -5,6 +5,7 @@
 #include "mezzo/ops/conv2d_attrs.h"
 #include "mezzo/ops/dispatcher/call.h"
 #include "mezzo/ops/dispatcher/sample.h"
+#include "mezzo/ops/exact_sums.h"
 #include "mezzo/ops/reduce.h"
 
 namespace mezzo {
@@ -291,7 +292,7 @@ Tensor grad_weight(const Tensor& grad, const Tensor& x, const Conv2dGradAttrs& a
 
 Tensor conv2d(const Tensor& x, const Tensor& weight, const Tensor& bias,
               const Conv2dOptions& options) {
-  Conv2dAttrs attrs{options.stride, {}, options.dilation, options.groups};
+  Conv2dAttrs attrs{options.stride, {}, options.dilation, options.groups, are_sums_exact()};
   if (x.rank() == 4 && weight.rank() == 4) {  // otherwise the call below reports the error
     const Window2d window = attrs.window(size_of_image(weight.shape()));
     window.check_numbers(ops::conv2d.name);

@@ -11,9 +11,11 @@ struct Conv2dAttrs {
   Sides padding{};
   Size2d dilation = 1;
   std::int64_t groups = 1;
+  bool exact = false;  // direct sums, see ops/exact_sums.h; the same for all gradients
   static constexpr auto kFields =
       std::tuple(Field{"stride", &Conv2dAttrs::stride}, Field{"padding", &Conv2dAttrs::padding},
-                 Field{"dilation", &Conv2dAttrs::dilation}, Field{"groups", &Conv2dAttrs::groups});
+                 Field{"dilation", &Conv2dAttrs::dilation}, Field{"groups", &Conv2dAttrs::groups},
+                 Field{"exact", &Conv2dAttrs::exact, InText::kUnlessDefault});
   bool operator==(const Conv2dAttrs&) const = default;
 
   Window2d window(Size2d kernel) const { return {kernel, stride, dilation, padding}; }

@@ -7,6 +7,7 @@
 #include "mezzo/ops/conv2d_attrs.h"
 #include "mezzo/ops/dispatcher/call.h"
 #include "mezzo/ops/dispatcher/sample.h"
+#include "mezzo/ops/exact_sums.h"
 #include "mezzo/ops/reduce.h"
 
 namespace mezzo {
@@ -198,8 +199,9 @@ Size2d beyond_windows(Size2d span, Size2d stride) {
 
 Tensor conv_transpose2d(const Tensor& x, const Tensor& weight, const Tensor& bias,
                         const ConvTranspose2dOptions& options) {
-  ConvTranspose2dAttrs attrs{{options.stride, {}, options.dilation, options.groups},
-                             options.output_padding};
+  ConvTranspose2dAttrs attrs{
+      {options.stride, {}, options.dilation, options.groups, are_sums_exact()},
+      options.output_padding};
   if (x.rank() == 4 && weight.rank() == 4) {  // otherwise the call below reports the error
     const Window2d window = attrs.conv.window(kernel_of(weight.shape()));
     window.check_numbers(ops::conv_transpose2d.name);

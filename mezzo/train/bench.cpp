@@ -4,6 +4,7 @@
 #include <optional>
 
 #include "mezzo/core/device_backend.h"
+#include "mezzo/ops/exact_sums.h"
 #include "mezzo/train/configuration.h"
 #include "mezzo/train/example.h"
 #include "mezzo/train/profile.h"
@@ -15,6 +16,7 @@ namespace mezzo::train {
 
 RunResult bench(const RunOptions& options, const BenchOptions& bench, RunObserver& observer) {
   check_options(options);
+  const ExactSums sums(options.exact_sums || are_sums_exact());
   constexpr std::int64_t kMostSteps = 1'000'000'000;
   check_arg(bench.warmup >= 0 && bench.warmup <= kMostSteps && bench.steps >= 1 &&
                 bench.steps <= kMostSteps,

@@ -8,6 +8,7 @@
 
 #include "mezzo/core/error.h"
 #include "mezzo/io/utf8.h"
+#include "mezzo/ops/exact_sums.h"
 #include "mezzo/train/metrics.h"
 #include "mezzo/train/optimizer_names.h"
 #include "mezzo/train/run.h"
@@ -24,6 +25,7 @@ constexpr const char* kLower = "--lower";
 constexpr const char* kCutmix = "--cutmix";
 constexpr const char* kDecayMatrices = "--decay-matrices";
 constexpr const char* kWarmupSteps = "--warmup-steps";
+constexpr const char* kExact = "--exact";
 
 // The values of options with which checkpoints of versions without these options were written.
 const std::map<std::string, std::string>& in_earlier_versions() {
@@ -34,7 +36,7 @@ const std::map<std::string, std::string>& in_earlier_versions() {
       {kFreeze, ""},           {"--lr-factor", ""},   {"--lr-patience", ""},
       {"--lr-cooldown", ""},   {"--monitor", ""},     {"--ema", ""},
       {"--ema-warmup", "off"}, {"--tokens", "0"},     {kDecayMatrices, "off"},
-      {kWarmupSteps, ""}};
+      {kWarmupSteps, ""},      {kExact, "off"}};
   return values;
 }
 
@@ -175,6 +177,8 @@ Configuration configuration_of(const RunOptions& options) {
   // Only at this level may graph mode round in other places.
   const bool is_painted = options.graph && options.policy.level == amp::Level::kAuto;
   result["--graph at --amp auto"] = is_painted ? "on" : "off";
+  // It may come from the environment, too.
+  result[kExact] = options.exact_sums || are_sums_exact() ? "on" : "off";
   result[kSyncBatchNorm] = options.sync_batchnorm && options.process_count() > 1 ? "on" : "off";
   return result;
 }

@@ -14,6 +14,7 @@
 #include "mezzo/models/model.h"
 #include "mezzo/nn/inference.h"
 #include "mezzo/nn/loss.h"
+#include "mezzo/ops/exact_sums.h"
 #include "mezzo/train/configuration.h"
 #include "mezzo/train/example.h"
 #include "mezzo/train/fine_tuning.h"
@@ -152,6 +153,7 @@ amp::Policy apply_precision(nn::Module& net, const RunOptions& options, const Sh
 RunResult run(const RunOptions& options, const DataPair& data, RunObserver& observer,
               std::unique_ptr<nn::Module>* trained) {
   check_options(options);
+  const ExactSums sums(options.exact_sums || are_sums_exact());
   const RunOptions resolved = resolve(options, data);
   const ExampleKind example = example_of(resolved, data);
   const auto tell = [&observer](const numbers::OverflowFinding& finding) {

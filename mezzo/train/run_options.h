@@ -154,6 +154,7 @@ struct RunOptions {
   data::Mix mix{};      // mixup and cutmix of training batches
   data::BadImages bad_images = data::BadImages::kError;  // how unreadable images are handled
   bool graph = false;                 // capture the training step and replay it: graph::captured()
+  bool exact_sums = false;            // convolutions by direct sums: mezzo::ExactSums
   bool activation_gradients = false;  // histograms also count activation gradients
   std::int64_t workers = data::default_workers();  // threads that make batches
   bool zero_init_residual = false;                 // see ModelConfig::zero_init_residual

@@ -5,6 +5,7 @@
 #include <gmock/gmock.h>
 #include <sys/stat.h>
 
+#include "mezzo/core/cpu.h"
 #include "mezzo/core/error.h"
 #include "tests/cli/command.h"
 
@@ -203,6 +204,31 @@ TEST_F(Command, TrainWritesEventsAndSavesWeightsThatEvalReads) {
   expect_result(read_events("eval.json").back());
   EXPECT_GT(read_events("eval.json").back()["peak_bytes"], 0);
   EXPECT_EQ(read_events("eval.json").back()["accuracy"], result["accuracy"]);
+}
+
+// The losses of three steps of a network whose convolutions Winograd's method computes.
+TEST_F(Command, ExactGivesDirectSums) {
+  const auto losses = [&](const std::string& environment, const std::string& option, bool exact) {
+    fs::remove(path("log"));
+    const Outcome outcome =
+        run_line(concat("env ", environment, " ", MEZZO_COMMAND,
+                        " train --model resnet20 --image-size 16 --amp O0 --steps 3 ",
+                        "--batch-size 64 --quiet --json ", path("log"), " ", option));
+    EXPECT_EQ(outcome.status, 0) << outcome.errors;
+    std::vector<double> all;
+    for (const Json& event : read_events("log")) {
+      if (event["event"] == "step") all.push_back(event["loss"]);
+      if (event["event"] != "start") continue;
+      EXPECT_EQ(event["exact"], exact);
+      EXPECT_EQ(event["options"]["--exact"], exact ? "on" : "off");
+    }
+    return all;
+  };
+  const std::vector<double> direct = losses("MEZZO_DISABLE_KERNELS=cpu_winograd", "", false);
+  ASSERT_EQ(direct.size(), 3U);
+  EXPECT_EQ(losses("MEZZO_EXACT=0", "--exact", true), direct);
+  EXPECT_EQ(losses("MEZZO_EXACT=1", "", true), direct);
+  EXPECT_EQ(losses("MEZZO_EXACT=0", "", false) == direct, !has_vectors());
 }
 
 // The start event has the options that the command reads, and no others.

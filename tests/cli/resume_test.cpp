@@ -182,6 +182,9 @@ TEST_F(Command, ResumeRefusesOtherOptionsAndMissingFolders) {
   const Outcome other = run(options + "--lr 0.5 --resume --checkpoint-dir " + path("run"));
   EXPECT_EQ(other.status, 2);
   EXPECT_THAT(other.errors, HasSubstr("started with --lr 0.01, not 0.5"));
+  const Outcome exact = run(options + "--exact --resume --checkpoint-dir " + path("run"));
+  EXPECT_EQ(exact.status, 2);
+  EXPECT_THAT(exact.errors, HasSubstr("started with --exact off, not on"));
   EXPECT_EQ(run(options + "--resume").status, 2);
   EXPECT_EQ(run(options + "--resume --checkpoint-dir " + path("new")).status, 0);
 }

@@ -6,7 +6,9 @@
 #include "mezzo/ops/arithmetic.h"
 #include "mezzo/ops/cast.h"
 #include "mezzo/ops/conv2d.h"
+#include "mezzo/ops/exact_sums.h"
 #include "mezzo/ops/reduce.h"
+#include "mezzo/ops/tf32.h"
 #include "tests/emulated_card/cudnn_watch.h"
 #include "tests/unit/cuda/card.h"
 
@@ -110,6 +112,20 @@ TEST_F(Cudnn, OnlyWidenedOperandsAreComputedInTf32UnlessItIsAllowed) {
   cudnn_watch().refuses_16_bits = true;
   conv_on_card(cast(x, DType::kF16), cast(weight, DType::kF16));
   EXPECT_GT(cudnn_watch().runs_in_tf32, 0);
+}
+
+// The same problem with and without direct sums is two problems.
+TEST_F(Cudnn, DirectSumsAreNotComputedInTf32WhereThatIsAllowed) {
+  const Tensor x = randn({2, 8, 6, 6});
+  const Tensor weight = randn({8, 8, 3, 3});
+  allow_tf32(true);
+  for (const bool exact : {false, true, false}) {
+    cudnn_watch() = {};
+    const ExactSums sums(exact);
+    conv_on_card(x, weight);
+    EXPECT_EQ(cudnn_watch().runs_in_tf32 > 0, !exact);
+  }
+  allow_tf32(false);
 }
 
 }  // namespace

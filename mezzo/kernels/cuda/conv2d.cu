@@ -133,9 +133,10 @@ ConvProblem problem_of(const KernelArgs& args, Operands operands) {
     p.y[1] = p.weight[0] = padded_channels(p.y[1]);
   }
   // TF32 has the 11 significant bits of f16, more than bf16's, and f32's range. Widened 16-bit
-  // values are exact in it, at many times the speed.
+  // values are exact in it, at many times the speed. Others are rounded, if the user allows that
+  // and the call does not ask for direct sums.
   const bool are_exact = is_lower(args.input(0).dtype()) && is_lower(args.input(1).dtype());
-  p.tf32 = p.dtype == DType::kF32 && (are_exact || is_tf32_allowed());
+  p.tf32 = p.dtype == DType::kF32 && (are_exact || (is_tf32_allowed() && !p.attrs.exact));
   p.alignment = alignment_of(roles, p);
   return p;
 }

@@ -3,6 +3,7 @@
 
 #include <array>
 #include <cstddef>
+#include <cstdint>
 #include <cstring>
 #include <string>
 #include <string_view>
@@ -40,6 +41,10 @@ inline bool parse_text(std::string_view text, RandomPosition& position) {
          parse_text(text.substr(at + 1), position.offset);
 }
 
+// Whether the text of attributes has a field that has its default. Fields that came later are left
+// out then, so that texts from before them are still read, and stay what they were.
+enum class InText : std::uint8_t { kAlways, kUnlessDefault };
+
 // One named member of an attributes aggregate. An aggregate lists its own:
 //
 //   struct SoftmaxAttrs {
@@ -51,10 +56,13 @@ template <class Aggregate, class Value>
 struct Field {
   const char* name;
   Value Aggregate::*member;
+  InText in_text = InText::kAlways;
 };
 
 template <class Aggregate, class Value>
 Field(const char*, Value Aggregate::*) -> Field<Aggregate, Value>;
+template <class Aggregate, class Value>
+Field(const char*, Value Aggregate::*, InText) -> Field<Aggregate, Value>;
 
 // An attributes aggregate that is a field of another.
 template <class T>
@@ -66,23 +74,39 @@ concept AttrsAggregate = requires {
 template <AttrsAggregate T>
 void append_fields(std::string& out, const T& value) {
   const char* separator = "";
-  std::apply(
-      [&](const auto&... field) {
-        ((out += separator, out += field.name, out += '=', append_text(out, value.*field.member),
-          separator = " "),
-         ...);
-      },
-      T::kFields);
+  [[maybe_unused]] const auto append = [&](const auto& field) {
+    const auto& member = value.*field.member;
+    if (field.in_text == InText::kUnlessDefault && member == T{}.*field.member) return;
+    out += separator;
+    out += field.name;
+    out += '=';
+    append_text(out, member);
+    separator = " ";
+  };
+  std::apply([&](const auto&... field) { (append(field), ...); }, T::kFields);
+}
+
+// Reads one member of T, as text or as what it is where the text leaves it out.
+template <AttrsAggregate T, std::size_t I>
+constexpr FieldReader field_reader() {
+  FieldReader reader{std::get<I>(T::kFields).name, [](std::string_view text, void* attrs) {
+                       return parse_text(text,
+                                         static_cast<T*>(attrs)->*std::get<I>(T::kFields).member);
+                     }};
+  if constexpr (std::get<I>(T::kFields).in_text == InText::kUnlessDefault) {
+    reader.leave_out = [](void* attrs) {
+      constexpr auto kMember = std::get<I>(T::kFields).member;
+      static_cast<T*>(attrs)->*kMember = T{}.*kMember;
+    };
+  }
+  return reader;
 }
 
 // Readers of the members of T, for text that append_fields() printed.
 template <AttrsAggregate T>
 constexpr auto field_readers() {
   return []<std::size_t... I>(std::index_sequence<I...>) {
-    return std::array<FieldReader, sizeof...(I)>{FieldReader{
-        std::get<I>(T::kFields).name, [](std::string_view text, void* attrs) {
-          return parse_text(text, static_cast<T*>(attrs)->*std::get<I>(T::kFields).member);
-        }}...};
+    return std::array<FieldReader, sizeof...(I)>{field_reader<T, I>()...};
   }
   (std::make_index_sequence<std::tuple_size_v<decltype(T::kFields)>>());
 }
@@ -188,7 +212,8 @@ class Attrs {
 };
 
 // Parses text that Attrs::to_text() printed, for the same aggregate type as `like`. Throws
-// ArgumentError naming `op` unless the text gives every field exactly once and nothing else.
+// ArgumentError naming `op` unless the text gives every field exactly once and nothing else. Fields
+// that are left out where they have their default may be missing.
 Attrs parse_attrs(const Attrs& like, std::string_view text, std::string_view op = "attributes");
 
 }  // namespace mezzo

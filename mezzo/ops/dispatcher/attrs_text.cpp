@@ -79,6 +79,10 @@ std::string read_fields(std::string_view text, std::span<const FieldReader> read
   }
   for (const FieldReader& reader : readers) {
     if (std::ranges::find(given, &reader) != given.end()) continue;
+    if (reader.leave_out != nullptr) {
+      reader.leave_out(aggregate);
+      continue;
+    }
     return concat("the attribute ", reader.name, " is missing: \"", text, "\". Give ",
                   names_of(readers));
   }

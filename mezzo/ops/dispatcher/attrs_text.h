@@ -70,10 +70,12 @@ bool parse_text(std::string_view text, std::array<T, N>& values) {
 struct FieldReader {
   const char* name;
   bool (*read)(std::string_view text, void* aggregate);
+  // Gives the member its default, if a text may leave it out; null if it may not.
+  void (*leave_out)(void* aggregate) = nullptr;
 };
 
-// Reads `axis=1 start=0` into the members of an aggregate, each exactly once. Returns what is
-// wrong, or an empty string.
+// Reads `axis=1 start=0` into the members of an aggregate, each exactly once, or at most once if it
+// may be left out. Returns what is wrong, or an empty string.
 std::string read_fields(std::string_view text, std::span<const FieldReader> readers,
                         void* aggregate);
 

@@ -41,6 +41,14 @@ struct TwoPlacesAttrs {
   bool operator==(const TwoPlacesAttrs&) const = default;
 };
 
+struct LaterAttrs {
+  std::int64_t old = 1;
+  bool later = true;
+  static constexpr auto kFields = std::tuple(
+      Field{"later", &LaterAttrs::later, InText::kUnlessDefault}, Field{"old", &LaterAttrs::old});
+  bool operator==(const LaterAttrs&) const = default;
+};
+
 TEST(AttrsText, OfEveryOperationIsReadBack) {
   std::size_t with_fields = 0;
   for (const RegisteredOp& entry : registered_ops()) {
@@ -69,6 +77,19 @@ TEST(AttrsText, KeepsEveryBitOfEveryKind) {
   const Attrs read = parse_attrs(EveryKindAttrs{}, Attrs(attrs).to_text());
   EXPECT_EQ(read.as<EveryKindAttrs>(), attrs);
   EXPECT_TRUE(std::signbit(read.as<EveryKindAttrs>().pair[0]));
+}
+
+TEST(AttrsText, LeavesOutWhatCameLaterAndHasItsDefault) {
+  const Attrs plain = LaterAttrs{7, true};
+  const Attrs changed = LaterAttrs{7, false};
+  EXPECT_EQ(plain.to_text(), "old=7");
+  EXPECT_EQ(changed.to_text(), "later=false old=7");
+  for (const Attrs& like : {plain, changed}) {
+    EXPECT_EQ(parse_attrs(like, "old=7"), plain) << "whatever was there before";
+    EXPECT_EQ(parse_attrs(like, changed.to_text()), changed);
+    EXPECT_EQ(parse_attrs(like, "old=7 later=true"), plain);
+    EXPECT_THROW(parse_attrs(like, "later=true"), ArgumentError) << "the other is needed";
+  }
 }
 
 TEST(AttrsText, NamesEveryEnumerator) {

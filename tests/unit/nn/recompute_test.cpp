@@ -13,6 +13,8 @@
 #include "mezzo/core/random.h"
 #include "mezzo/nn/nn.h"
 #include "mezzo/ops/arithmetic.h"
+#include "mezzo/ops/dispatcher/kernel_listener.h"
+#include "mezzo/ops/exact_sums.h"
 #include "mezzo/ops/reduce.h"
 #include "mezzo/ops/relu.h"
 #include "tests/unit/message_of.h"
@@ -109,6 +111,31 @@ TEST(Recompute, GivesTheSameBitsInLessMemory) {
     const Trace again = step(lower, {"first", "second"});
     EXPECT_TRUE(again == kept) << name_of(lower);
     EXPECT_LT(again.held_bytes, kept.held_bytes * 2 / 3) << name_of(lower);
+  }
+}
+
+// The backward pass comes after the scope.
+TEST(Recompute, KeepsTheDirectSumsOfTheFirstRun) {
+  class NoWinograd final : public KernelListener {
+   public:
+    void on_run(const KernelWork& work, double) override {
+      EXPECT_NE(std::string_view(work.kernel), "cpu_winograd") << work.op;
+    }
+
+   private:
+    ListenToKernels guard_{*this};
+  };
+  const NoWinograd listening;
+  for (const bool recomputed : {false, true}) {
+    manual_seed(3);
+    Block block(32);
+    if (recomputed) recompute(block);
+    Tensor loss;
+    {
+      const ExactSums exact;
+      loss = sum(block(randn({4, 32, 9, 9})));
+    }
+    loss.backward();
   }
 }
 

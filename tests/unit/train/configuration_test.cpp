@@ -7,6 +7,7 @@
 #include <gmock/gmock.h>
 
 #include "mezzo/core/error.h"
+#include "mezzo/ops/exact_sums.h"
 #include "mezzo/train/run.h"
 #include "tests/unit/data/temp_folder.h"
 #include "tests/unit/distributed/processes.h"
@@ -106,6 +107,20 @@ TEST(CheckConfiguration, WithoutSynchronizedNormsThereWereNone) {
   });
 }
 
+// The checkpoint is from before direct sums could be asked for.
+TEST(CheckConfiguration, WithoutAWordOnDirectSumsNoneWereAskedFor) {
+  io::Checkpoint checkpoint;
+  Configuration begun = configuration_of({});
+  begun.erase("--exact");
+  add_configuration(checkpoint, begun);
+  EXPECT_NO_THROW(check_configuration(checkpoint, configuration_of({})));
+  const Configuration now = configuration_of({.exact_sums = true});
+  EXPECT_THAT(message_of<ArgumentError>([&] { check_configuration(checkpoint, now); }),
+              HasSubstr("started with --exact off, not on"));
+  const ExactSums everywhere;
+  EXPECT_EQ(configuration_of({}), now) << "whoever asked for them";
+}
+
 // The checkpoint is from before batches could be mixed.
 TEST(CheckConfiguration, WithoutAWordOnMixingNothingWasMixed) {
   io::Checkpoint checkpoint;
@@ -157,6 +172,7 @@ TEST(CheckConfiguration, OtherOptionsAreRefusedIfTheyChangeTheBits) {
       [](RunOptions& o) { o.augment = !o.augment; },
       [](RunOptions& o) { o.mix.mixup = 0.5; },
       [](RunOptions& o) { o.mix.cutmix = 0.5; },
+      [](RunOptions& o) { o.exact_sums = true; },
   };
   const RunOptions begun{.image_size = 28};
   for (const Change& change : changes) {

@@ -7,8 +7,11 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "mezzo/core/cpu.h"
 #include "mezzo/core/parallel.h"
 #include "mezzo/data/digits.h"
+#include "mezzo/ops/dispatcher/kernel_listener.h"
+#include "mezzo/ops/exact_sums.h"
 #include "mezzo/train/configuration.h"
 #include "mezzo/train/median.h"
 #include "mezzo/train/step_statistics.h"
@@ -105,6 +108,35 @@ TEST(Run, OptionsReachWhatTheyAreFor) {
   EXPECT_NE(losses([](RunOptions& o) { o.optimizer.weight_decay = 0.1; }).second[1], plain[1]);
   const auto recompute_none = [](RunOptions& o) { o.recompute = {"fc9"}; };
   EXPECT_THROW(losses(recompute_none), ArgumentError);
+}
+
+TEST(Run, WithExactSumsNoConvolutionIsByWinograd) {
+  struct Kernels final : KernelListener {
+    void on_run(const KernelWork& work, double) override {
+      winograd += static_cast<int>(std::string_view(work.kernel) == "cpu_winograd");
+    }
+    int winograd = 0;
+    ListenToKernels guard{*this};
+  };
+  const DataPair data{data::open_digits(data::Split::kTrain, 32),
+                      data::open_digits(data::Split::kTest, 32)};
+  RunOptions options = options_for(amp::Level::kO0, DType::kBf16);
+  options.model = "resnet20";
+  options.epochs = 1;
+  for (const bool graph : {false, true}) {
+    options.graph = graph;
+    const auto count = [&](bool exact) {
+      options.exact_sums = exact;
+      Kernels kernels;
+      Events events;
+      run(options, data, events);
+      bench(options, {.warmup = 0, .steps = 1}, events);
+      return kernels.winograd;
+    };
+    EXPECT_EQ(count(true), 0) << graph;
+    EXPECT_EQ(count(false) > 0, has_vectors()) << graph;
+  }
+  EXPECT_FALSE(are_sums_exact()) << "outside of the run";
 }
 
 TEST(Run, ChecksTheOptionsOfCheckpointsInAFolder) {

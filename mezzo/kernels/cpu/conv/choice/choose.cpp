@@ -150,6 +150,7 @@ Support is_winograd_worth_it_beside_dots(const Problem& p) {
 }
 
 Support takes_winograd(const Problem& p, const Machine& machine) {
+  if (p.attrs.exact) return Support::no("the call asks for direct sums");
   if (!machine.has_vectors()) return Support::no("needs AVX2 or NEON");
   // Rounded to 16 bits between the steps, the bits that cancel would be missing: everything is f32.
   if (p.dtype == DType::kBf16 && machine.has_tiles) {
