@@ -10,6 +10,7 @@
 #include "mezzo/amp/module_precision.h"
 #include "mezzo/amp/train_step.h"
 #include "mezzo/graph/train_step.h"
+#include "mezzo/nn/inference.h"
 #include "mezzo/optim/sgd.h"
 #include "tests/unit/amp/small_net.h"
 #include "tests/unit/message_of.h"
