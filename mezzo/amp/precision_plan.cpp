@@ -12,31 +12,12 @@
 #include "mezzo/core/error.h"
 #include "mezzo/nn/inference.h"
 #include "mezzo/ops/dispatcher/grad_mode.h"
-#include "mezzo/ops/dispatcher/registry.h"
 
 namespace mezzo::amp {
 namespace {
 
 constexpr const char* kPlanOp = "plan";
 constexpr const char* kRemake = ". Make a plan for this network by `mezzo tune`";
-
-const OpDef& op_of_row(const PlanRow& row) {
-  const OpDef* op = find_op(row.op);
-  check_arg(op != nullptr, kPlanOp, "`", row.text(), "`: there is no operation `", row.op,
-            "`. `mezzo ops` lists them");
-  return *op;
-}
-
-void check_row(const PlanRow& row) {
-  const OpDef& op = op_of_row(row);
-  check_arg(takes_part(row.dtype), kPlanOp, "`", row.text(), "` cannot be planned in ", row.dtype,
-            ". Use ", trainable_dtypes());
-  const bool is_refused =
-      is_lower(row.dtype) && op.precision.of(row.dtype) == PrecisionClass::kRefuse;
-  check_arg(!is_refused, kPlanOp, "`", row.text(), "` is not safe in ", row.dtype, ": ",
-            op.precision.reason != nullptr ? op.precision.reason : "it is refused",
-            ". Plan it in f32");
-}
 
 using RowsByModule = std::map<std::string, std::vector<const PlanRow*>>;
 
@@ -100,43 +81,6 @@ class CollectCalls final : public CallObserver {
 };
 
 }  // namespace
-
-const PlanRow* PrecisionPlan::find(std::string_view module, std::string_view op) const {
-  const auto found = std::ranges::find_if(
-      rows, [&](const PlanRow& row) { return row.module == module && row.op == op; });
-  return found != rows.end() ? &*found : nullptr;
-}
-
-bool PrecisionPlan::has(DType dtype) const { return count(dtype) > 0; }
-
-std::int64_t PrecisionPlan::count(DType dtype) const {
-  return std::ranges::count(rows, dtype, &PlanRow::dtype);
-}
-
-Policy PrecisionPlan::policy() const {
-  // f16 decides whether losses are scaled.
-  for (const DType dtype : {DType::kF16, DType::kBf16}) {
-    if (has(dtype)) return {.level = Level::kAuto, .lower = dtype};
-  }
-  return {.level = Level::kO0};
-}
-
-void check_plan(const PrecisionPlan& plan) {
-  std::set<std::pair<std::string, std::string>> seen;
-  for (const PlanRow& row : plan.rows) {
-    check_row(row);
-    check_arg(seen.emplace(row.module, row.op).second, kPlanOp, "`", row.text(),
-              "` stands there twice. Remove one of the rows");
-  }
-  for (const auto& [module, rows] : by_module(plan)) {
-    const std::optional<DType> lower = lower_of_rows(rows);
-    for (const PlanRow* row : rows) {
-      check_arg(!is_lower(row->dtype) || row->dtype == *lower, kPlanOp, "`", row->text(),
-                "` is in ", row->dtype, ", and another operation of that module in ",
-                lower.value_or(row->dtype), ". A module has one 16-bit dtype: use one of the two");
-    }
-  }
-}
 
 Policy apply_plan(nn::Module& net, const PrecisionPlan& plan) {
   check_plan(plan);

@@ -43,7 +43,7 @@ void print_times(const train::RunOptions& run, const train::ExampleKind& example
   const std::string size = example.is_tokens()
                                ? fmt::format("{} tokens", example.shape[0])
                                : fmt::format("{}x{}", example.shape[1], example.shape[2]);
-  write_out("{} {} at {}, batch {}", run.model, size, text_of(run.policy), run.batch_size);
+  write_out("{} {} at {}, batch {}", run.model, size, precision_of(run), run.batch_size);
   if (run.process_count() > 1) write_out(" in each of {} processes", run.process_count());
   write_out("\n");
   write_out("  step      {:.3f} ms median, {:.3f} min, {:.3f} max over {} steps\n",

@@ -36,10 +36,15 @@ std::vector<std::string> table_header(bool has_tokens) {
           "epochs",  "peak memory", "skipped", "loss",    has_tokens ? "perplexity" : "accuracy"};
 }
 
+// `O2`, or `plan`.
+std::string level_of(const train::RunOptions& run) {
+  return run.plan != nullptr ? "plan" : amp::name_of(run.policy.level);
+}
+
 std::vector<std::string> table_row(const train::RunOptions& run, const train::RunResult& result) {
   const bool is_language = !result.test.has_accuracy();
   return {run.model,
-          amp::name_of(run.policy.level),
+          level_of(run),
           name_of(run.policy.dtype()),
           fmt::format("{:.2f}", result.step_ms_median),
           fmt::format("{:.0f}", is_language ? result.tokens_per_s : result.images_per_s),
@@ -51,12 +56,11 @@ std::vector<std::string> table_row(const train::RunOptions& run, const train::Ru
                       : fmt::format("{:.2f} %", 100 * result.test.accuracy)};
 }
 
-// A folder for each run, as TensorBoard expects: `1-O0-f32`, `2-O2-bf16`.
+// A folder for each run, as TensorBoard expects: `1-O0-f32`, `2-O2-bf16`, `3-plan-f16`.
 std::string log_folder(const std::string& parent, std::size_t number,
                        const train::RunOptions& run) {
   if (parent.empty()) return {};
-  return fmt::format("{}/{}-{}-{}", parent, number, amp::name_of(run.policy.level),
-                     name_of(run.policy.dtype()));
+  return fmt::format("{}/{}-{}-{}", parent, number, level_of(run), name_of(run.policy.dtype()));
 }
 
 std::vector<train::RunOptions> parsed_runs(const CompareOptions& options) {
@@ -64,6 +68,7 @@ std::vector<train::RunOptions> parsed_runs(const CompareOptions& options) {
   for (const std::string& level : options.levels) {
     const SharedOptions& shared = options;
     SharedOptions run = shared;
+    run.plan.clear();
     run.level = level;
     if (level.find('/') != std::string::npos) run.dtype.reset();  // --dtype is for the other levels
     // These options are for levels that lower something; O0 is the reference.
@@ -72,13 +77,21 @@ std::vector<train::RunOptions> parsed_runs(const CompareOptions& options) {
       run.keep_batchnorm.clear();
     }
     runs.push_back(run.parsed());
-    runs.back().should_stop = [] { return StopOnSignal::was_asked(); };
+  }
+  if (!options.plan.empty()) {
+    SharedOptions run = options;
+    run.run.precision = {};  // for the levels, as the plan says it all
+    run.keep_batchnorm.clear();
+    runs.push_back(run.parsed());
+  }
+  for (train::RunOptions& run : runs) {
+    run.should_stop = [] { return StopOnSignal::was_asked(); };
   }
   return runs;
 }
 
 std::string label_of(const train::RunOptions& run) {
-  return fmt::format("{} {}", run.model, text_of(run.policy));
+  return fmt::format("{} {}", run.model, run.plan != nullptr ? "plan" : text_of(run.policy));
 }
 
 // The logs of a comparison's runs.
@@ -117,7 +130,7 @@ void check_precision(const std::vector<train::RunOptions>& runs, const train::Da
   const train::ExampleKind example = train::example_of(options, data);
   const auto net = train::make_model(options, example.shape, example.classes);
   for (const train::RunOptions& run : runs) {
-    amp::apply_options(*net, run.policy, run.precision);
+    train::apply_precision(*net, run, example.shape);
   }
 }
 
@@ -126,6 +139,7 @@ void run_compare(CompareOptions options) {
   const NamedFile page{"--report", options.report};
   check_distinct({{"--weights", options.run.fine_tuning.weights},
                   {"--class-weights", options.class_weights},
+                  {"--plan", options.plan},
                   json,
                   page});
   check_outputs({json, page},
@@ -195,6 +209,7 @@ void add_compare(CLI::App& app) {
       ->delimiter(',')
       ->capture_default_str()
       ->group(heading::kPrecision);
+  add_plan_option(*command, *options)->description("Also by a plan, of mezzo tune");
   add_loss_scale_option(*command, *options);
   add_beginning_options(*command, *options);
   add_training_data_options(*command, *options);

@@ -142,7 +142,8 @@ void add_diff(CLI::App& app) {
   const auto add_side = [&](const char* name, std::string& side, const char* help) {
     offer_with_folders(command->add_option(name, side, help), words)->required();
   };
-  add_side("A", options->a, "A level, f64 or the folder of a dump; O2+graph, O0@FILE (weights)");
+  add_side("A", options->a,
+           "A level, f64, plan:FILE or a dump's folder; O2+graph, O0@FILE (weights)");
   add_side("B", options->b, "Likewise: what is compared with A");
   add_precision_options_but_level(*command, *options, OfferedModels::kWithData);
   add_loss_scale_option(*command, *options);

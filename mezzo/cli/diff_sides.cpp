@@ -2,6 +2,7 @@
 
 #include <filesystem>
 #include <system_error>
+#include <utility>
 
 #include "mezzo/core/error.h"
 #include "mezzo/numbers/dump.h"
@@ -10,6 +11,7 @@ namespace mezzo::cli {
 namespace {
 
 constexpr std::string_view kGraph = "+graph";
+constexpr std::string_view kPlan = "plan:";
 
 bool is_folder(const std::string& path) {
   std::error_code ignored;
@@ -18,8 +20,20 @@ bool is_folder(const std::string& path) {
 
 // `O2/bf16` has a slash, too.
 bool names_level(const std::string& said) {
+  if (said.starts_with(kPlan)) return true;
   const std::string name = said.substr(0, said.find_first_of("/+@"));
   return name == "f64" || amp::parse_level(name).has_value();
+}
+
+// What is given for levels is not for a plan.
+DiffSide by_plan(DiffSide side, const std::string& file, SharedOptions own) {
+  own.plan = file;
+  check_arg(!file.empty(), "--plan", "`", side.said, "` names no file. Write plan:FILE");
+  own.run.precision = {};
+  own.keep_batchnorm.clear();
+  side.step.run = own.parsed();
+  side.step.title = concat(side.step.run.model, " ", side.said);
+  return side;
 }
 
 }  // namespace
@@ -33,7 +47,7 @@ DiffSide parse_side(const std::string& said, const char* argument, const SharedO
   check_arg(
       names_level(said), argument, "`", said,
       "` is neither a folder that --dump has written nor a level. Levels are f64, O0, O1, auto, "
-      "O2 and O3, also with a dtype: O2/f16");
+      "O2 and O3, also with a dtype: O2/f16; plan:FILE is a plan of mezzo tune");
   const std::size_t at = said.find('@');
   std::string level = said.substr(0, at);
   SharedOptions own = shared;
@@ -44,6 +58,7 @@ DiffSide parse_side(const std::string& said, const char* argument, const SharedO
   }
   own.run.graph = level.ends_with(kGraph);
   if (own.run.graph) level.resize(level.size() - kGraph.size());
+  if (level.starts_with(kPlan)) return by_plan(std::move(side), level.substr(kPlan.size()), own);
   side.step.is_f64 = level == "f64";
   check_arg(!side.step.is_f64 || !own.run.graph, argument,
             "f64 is computed by plain loops, and has no graph mode. Write f64 alone");

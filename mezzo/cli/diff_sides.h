@@ -15,9 +15,9 @@ struct DiffSide {
   train::OneStep::Options step{};
 };
 
-// Parses `O2/bf16`, `f64`, `O2/f16+graph`, `O0@weights.safetensors`, or the path of a folder. The
-// step has the shared options of the command, and the level of the text. Throws ArgumentError that
-// begins with `argument`.
+// Parses `O2/bf16`, `f64`, `O2/f16+graph`, `O0@weights.safetensors`, `plan:plan.json`, or the path
+// of a folder. The step has the shared options of the command, and the level of the text. Throws
+// ArgumentError that begins with `argument`.
 DiffSide parse_side(const std::string& said, const char* argument, const SharedOptions& shared);
 
 }  // namespace mezzo::cli

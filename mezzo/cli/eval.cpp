@@ -92,6 +92,7 @@ void run_eval(const EvalOptions& options) {
   const NamedFile logits{"--logits", options.logits};
   check_distinct({{"--weights", options.run.fine_tuning.weights},
                   {"--class-weights", options.class_weights},
+                  {"--plan", options.plan},
                   json,
                   logits});
   check_outputs({json, logits}, {.data = options.run.data});
@@ -118,7 +119,7 @@ void run_eval(const EvalOptions& options) {
   if (!options.logits.empty()) {
     on_the_way([&] { write_logits(options.logits, evaluated.logits); });
   }
-  write_out("{} at {}: {} on {} {}, {}, peak {}\n", run.model, text_of(run.policy),
+  write_out("{} at {}: {} on {} {}, {}, peak {}\n", run.model, precision_of(run),
             text_of(*measured.test), examples, name,
             rate_text(measured.images_per_s, measured.tokens_per_s),
             format_bytes(measured.peak_bytes));

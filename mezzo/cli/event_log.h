@@ -28,6 +28,7 @@ class EventLog final : public train::RunObserver {
   void on_evaluation(const train::EvaluationEvent& event) override;
   void on_rate(const train::RateEvent& event) override { next_.on_rate(event); }
   void on_early_stop(const train::EarlyStop& event) override { next_.on_early_stop(event); }
+  void on_widened(const train::WidenEvent& event) override { next_.on_widened(event); }
   void on_first_overflow(const numbers::OverflowFinding& finding) override {
     next_.on_first_overflow(finding);
   }

@@ -23,6 +23,10 @@ std::optional<std::string> text_if_given(const train::LossScaling& scaling) {
   return text.empty() ? std::optional<std::string>() : text;
 }
 
+std::optional<std::string> plan_file_of(const train::RunOptions& options) {
+  return options.plan != nullptr ? std::optional(options.plan_file) : std::nullopt;
+}
+
 Json rates_of(const std::vector<train::RateOf>& rates) {
   Json result = Json::object();
   for (const train::RateOf& rate : rates) result[rate.pattern] = rate.lr;
@@ -107,6 +111,7 @@ Json start_event(const std::string& command, const train::RunOptions& options, c
                 {"model", options.model},
                 {"level", amp::name_of(options.policy.level)},
                 {"dtype", name_of(options.policy.dtype())},
+                {"plan", or_null(plan_file_of(options))},
                 {"keep_f32", options.precision.keep_float32},
                 {"lower", options.precision.lower},
                 {"keep_batchnorm_fp32", or_null(options.precision.keep_batchnorm_fp32)},
@@ -126,7 +131,8 @@ Json begin_result(const train::RunOptions& options) {
   return {{"event", "result"},
           {"model", options.model},
           {"level", amp::name_of(options.policy.level)},
-          {"dtype", name_of(options.policy.dtype())}};
+          {"dtype", name_of(options.policy.dtype())},
+          {"plan", or_null(plan_file_of(options))}};
 }
 
 Json quality_fields(const train::Evaluation& test) {

@@ -48,6 +48,8 @@ struct SharedOptions {
   train::RunOptions run{};
   std::string level = "O2";
   std::optional<std::string> dtype{};  // default: bf16
+  std::string plan{};                  // a file
+  std::optional<std::int64_t> watch_every{};
   std::string keep_batchnorm{};
   std::string loss_scale{};
   std::string check{};                 // `first-overflow`
@@ -79,11 +81,15 @@ enum class OfferedModels : std::uint8_t { kAll, kWithData };
 
 // --model
 void add_model_option(CLI::App& command, train::RunOptions& run, OfferedModels offered);
-// --model --amp --dtype --keep-f32 --lower --keep-batchnorm-fp32: a model and its precision.
+// --model --amp --dtype --keep-f32 --lower --keep-batchnorm-fp32 --plan: a model and its precision.
 void add_precision_options(CLI::App& command, SharedOptions& options, OfferedModels offered);
 // Like add_precision_options(), without --amp, for a command that takes several levels.
 void add_precision_options_but_level(CLI::App& command, SharedOptions& options,
                                      OfferedModels offered);
+// --plan
+CLI::Option* add_plan_option(CLI::App& command, SharedOptions& options);
+// --watch-every
+void add_plan_watch_option(CLI::App& command, SharedOptions& options);
 // --loss-scale
 void add_loss_scale_option(CLI::App& command, SharedOptions& options);
 // --data --image-size --tokens --bad-images --workers: the images and their size, or the tokens.
@@ -129,6 +135,8 @@ void fit_epochs(const SharedOptions& options, std::int64_t examples, train::RunO
 
 // `O2/bf16`.
 std::string text_of(const amp::Policy& policy);
+// The same of a run's level, or `plan plan.json` with the name of its plan's file.
+std::string precision_of(const train::RunOptions& run);
 // Parses the policy of such a text, or of `O2` alone. Throws ArgumentError that begins with
 // `option` and names the valid values, also if `dtype`, from --dtype, contradicts the text.
 amp::Policy parse_policy(const std::string& text, const std::optional<std::string>& dtype,

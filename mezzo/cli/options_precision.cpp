@@ -6,6 +6,7 @@
 #include "mezzo/cli/offered_values.h"
 #include "mezzo/cli/option_words.h"
 #include "mezzo/models/model.h"
+#include "mezzo/tune/plan_file.h"
 
 namespace mezzo::cli {
 namespace {
@@ -62,6 +63,10 @@ void add_rule_options(CLI::App& command, SharedOptions& options) {
 
 std::string text_of(const amp::Policy& policy) { return concat(policy.level, "/", policy.dtype()); }
 
+std::string precision_of(const train::RunOptions& run) {
+  return run.plan != nullptr ? "plan " + run.plan_file : text_of(run.policy);
+}
+
 amp::Policy parse_policy(const std::string& text, const std::optional<std::string>& dtype,
                          const char* option) {
   const std::size_t slash = text.find('/');
@@ -83,6 +88,8 @@ void set_precision(const SharedOptions& options, train::RunOptions& run) {
   run.policy = parse_policy(options.level, options.dtype);
   run.precision.keep_batchnorm_fp32 = parse_flag("--keep-batchnorm-fp32", options.keep_batchnorm);
   run.loss_scale = parse_loss_scale(options.loss_scale);
+  if (!options.plan.empty()) run.use_plan(amp::read_plan(options.plan), options.plan);
+  set_if_read(options.watch_every, run.plan != nullptr, "--watch-every", "--plan", run.watch_every);
 }
 
 void add_model_option(CLI::App& command, train::RunOptions& run, OfferedModels offered) {
@@ -109,6 +116,23 @@ void add_precision_options(CLI::App& command, SharedOptions& options, OfferedMod
   add_model_option(command, options.run, offered);
   add_level_option(command, options);
   add_rule_options(command, options);
+  CLI::Option* plan = add_plan_option(command, options);
+  for (const char* name : {"--amp", "--dtype", "--keep-f32", "--lower", "--keep-batchnorm-fp32"}) {
+    plan->excludes(name);
+  }
+}
+
+CLI::Option* add_plan_option(CLI::App& command, SharedOptions& options) {
+  return offer_files(command.add_option("--plan", options.plan,
+                                        "Dtypes of all operations: file of mezzo tune"))
+      ->group(heading::kPrecision);
+}
+
+void add_plan_watch_option(CLI::App& command, SharedOptions& options) {
+  command
+      .add_option("--watch-every", options.watch_every,
+                  "With a plan: steps between looks at its f16 (100); 0: none")
+      ->group(heading::kPrecision);
 }
 
 void add_loss_scale_option(CLI::App& command, SharedOptions& options) {

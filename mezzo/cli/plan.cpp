@@ -45,8 +45,8 @@ Json totals_of(const train::RunOptions& options, const amp::Plan& plan, nn::Modu
 
 void print_plan(const train::RunOptions& options, const amp::Plan& plan, bool wide) {
   write_out("{}\n", plan_table(rows_of(plan), wide));
-  std::string totals = fmt::format("{} at {}: {} operations", options.model,
-                                   text_of(options.policy), plan.ops.size());
+  std::string totals =
+      fmt::format("{} at {}: {} operations", options.model, precision_of(options), plan.ops.size());
   const auto add = [&](DType dtype) {
     if (plan.count(dtype) > 0)
       totals += fmt::format(", {} in {}", plan.count(dtype), name_of(dtype));
@@ -70,7 +70,7 @@ void check_options(const PlanOptions& options) {
   const NamedFile json{"--json", options.json};
   const NamedFile dot{"--dot", options.dot};
   const NamedFile text{"--text", options.text};
-  check_distinct({json, dot, text});
+  check_distinct({{"--plan", options.plan}, json, dot, text});
   check_outputs({json, dot, text});
 }
 
@@ -81,7 +81,8 @@ void run_plan(const PlanOptions& options) {
   const auto net = train::make_model(run, example.shape, example.classes);
   const amp::Policy policy = train::apply_precision(*net, run, example.shape);
   const Tensor input = train::zero_examples(example.shape, images, net->device());
-  const amp::Plan plan = amp::make_plan(*net, input, policy);
+  amp::Plan plan = amp::make_plan(*net, input, policy);
+  explain_by(run.plan.get(), plan.ops);
   JsonLines json(options.json);
   for (const amp::PlannedOp& op : plan.ops) json.write(event_of(op));
   json.write(totals_of(run, plan, *net));

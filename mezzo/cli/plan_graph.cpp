@@ -64,6 +64,7 @@ CapturedStep capture_step(const PlanOptions& options, const train::RunOptions& r
         const graph::CompileOptions compile{.networks = {net.get()}};
         const graph::StepPrograms programs = graph::capture_programs(call, batch, compile);
         captured.report = graph::report_on(programs);
+        explain_by(run.plan.get(), captured.report.calls);
         if (!options.dot.empty()) captured.dot = graph::to_dot(programs.improved);
         if (!options.text.empty()) captured.text = graph::to_text(programs.improved);
       });
@@ -228,7 +229,7 @@ void run_plan_graph(const PlanOptions& options) {
   const std::string size = captured.example.is_tokens()
                                ? fmt::format("{} tokens", shape[0])
                                : fmt::format("{}x{}x{}", shape[0], shape[1], shape[2]);
-  write_out("A training step of {} at {} on {} {} of {}\n\n", run.model, text_of(run.policy),
+  write_out("A training step of {} at {} on {} {} of {}\n\n", run.model, precision_of(run),
             captured.count, train::name_of_examples(shape), size);
   print_counts(report);
   print_passes(report);

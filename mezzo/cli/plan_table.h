@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "mezzo/amp/plan.h"
+#include "mezzo/amp/precision_plan.h"
 
 namespace mezzo::cli {
 
@@ -20,6 +21,19 @@ struct PlanRow {
   std::string casts{};  // empty in all rows of a plan that lists casts separately
   std::string reason{};
 };
+
+// Calls of an operation that a plan has a row for are explained by it, not by the rule that it
+// made: amp::PlannedOp or graph::PaintedCall. Null: all stay.
+template <class Call>
+void explain_by(const amp::PrecisionPlan* plan, std::vector<Call>& calls) {
+  if (plan == nullptr) return;
+  for (Call& call : calls) {
+    const amp::PlanRow* row = plan->find(call.path, call.op);
+    if (row == nullptr) continue;
+    call.rule = "plan";
+    call.reason = row->reason.empty() ? "the plan says so" : row->reason;
+  }
+}
 
 std::vector<PlanRow> rows_of(const amp::Plan& plan);
 

@@ -147,6 +147,19 @@ void Progress::on_early_stop(const train::EarlyStop& event) {
                {"best_epoch", event.best_epoch}});
 }
 
+void Progress::on_widened(const train::WidenEvent& event) {
+  json_.write({{"event", "plan_widened"},
+               {"step", event.step},
+               {"module", event.module},
+               {"op", event.op},
+               {"dtype", name_of(event.from)},
+               {"to", name_of(DType::kF32)},
+               {"reason", event.reason}});
+  if (quiet_) return;
+  clear_line();
+  write_error("{}  step {}: {}\n", label_, event.step, event.text());
+}
+
 // Printed even with --quiet: it is what --check asks for.
 void Progress::on_first_overflow(const numbers::OverflowFinding& finding) {
   json_.write({{"event", "first_overflow"},

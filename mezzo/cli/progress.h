@@ -23,6 +23,7 @@ class Progress final : public train::RunObserver {
   void on_evaluation(const train::EvaluationEvent& event) override;
   void on_rate(const train::RateEvent& event) override;
   void on_early_stop(const train::EarlyStop& event) override;
+  void on_widened(const train::WidenEvent& event) override;
   void on_first_overflow(const numbers::OverflowFinding& finding) override;
   void on_activations(const numbers::ActivationStatistics& statistics) override;
   void on_gradients(const amp::GradientStatistics& statistics) override;

@@ -34,7 +34,8 @@ std::string describe_scaling(const train::RunOptions& options) {
 
 // Only at level auto does graph mode choose by itself what is computed in 16 bits.
 std::string describe_plan(const train::RunOptions& options) {
-  const bool may_differ = options.graph && options.policy.level == amp::Level::kAuto;
+  const bool may_differ =
+      options.graph && options.plan == nullptr && options.policy.level == amp::Level::kAuto;
   return may_differ ? "as in eager mode; graph mode may lower more operations: mezzo plan --graph"
                     : "as it runs";
 }
@@ -87,7 +88,8 @@ void add_left_out(const data::Dataset* set, const char* split, ConfigurationRows
 ConfigurationRows configuration_rows(const train::RunOptions& options) {
   return {{"model", options.model},
           {"data", options.data},
-          {"level", amp::name_of(options.policy.level)},
+          {"level", options.plan != nullptr ? precision_of(options)
+                                            : std::string(amp::name_of(options.policy.level))},
           {"dtype", name_of(options.policy.dtype())},
           {"loss scaling", describe_scaling(options)},
           {"batch size", std::to_string(options.batch_size)},
@@ -115,9 +117,11 @@ std::unique_ptr<nn::Module> initial_network(train::RunOptions options,
 NumberedPlan plan_of(const train::RunOptions& options, const train::DataPair& data,
                      nn::Module& net) {
   const Shape shape = train::example_of(options, data).shape;
-  const amp::Policy policy = amp::apply_options(net, options.policy, options.precision);
+  const amp::Policy policy = train::apply_precision(net, options, shape);
   const Tensor example = train::zero_examples(shape, 1, net.device());
-  return number_reasons(rows_of(amp::make_plan(net, example, policy)));
+  amp::Plan plan = amp::make_plan(net, example, policy);
+  explain_by(options.plan.get(), plan.ops);
+  return number_reasons(rows_of(plan));
 }
 
 std::string name_of_class(const std::vector<std::string>& names, std::size_t number) {
@@ -345,6 +349,13 @@ void ReportObserver::on_early_stop(const train::EarlyStop& event) {
     report_.run().notes.push_back(std::move(text));
   }
   next_.on_early_stop(event);
+}
+
+void ReportObserver::on_widened(const train::WidenEvent& event) {
+  if (report_.is_wanted()) {
+    report_.run().notes.push_back(fmt::format("After step {} {}", event.step, event.text()));
+  }
+  next_.on_widened(event);
 }
 
 void ReportObserver::on_first_overflow(const numbers::OverflowFinding& finding) {

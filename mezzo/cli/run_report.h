@@ -64,6 +64,7 @@ class ReportObserver final : public train::RunObserver {
   void on_evaluation(const train::EvaluationEvent& event) override;
   void on_rate(const train::RateEvent& event) override;
   void on_early_stop(const train::EarlyStop& event) override;
+  void on_widened(const train::WidenEvent& event) override;
   void on_first_overflow(const numbers::OverflowFinding& finding) override;
   void on_counting(const amp::GradientStatistics& statistics) override;
   void on_counted(const numbers::ActivationStatistics& statistics) override;

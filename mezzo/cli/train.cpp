@@ -33,7 +33,7 @@ struct TrainOptions : SharedOptions {
 };
 
 void print_result(const train::RunOptions& options, const train::RunResult& result) {
-  write_out("{} at {}: {}{}", options.model, text_of(options.policy), text_of(result.test),
+  write_out("{} at {}: {}{}", options.model, precision_of(options), text_of(result.test),
             options.watch.ema.has_value() ? " of averaged weights" : "");
   // A resumed run may already have been finished.
   if (result.total_ms > 0) {
@@ -51,11 +51,12 @@ void check_files(const TrainOptions& options) {
   const NamedFile page{"--report", options.report};
   check_distinct({{"--weights", options.run.fine_tuning.weights},
                   {"--class-weights", options.class_weights},
+                  {"--plan", options.plan},
                   json,
                   page});
   const NamedFile save{"--save", options.save};
   check_distinct({json, page, save});  // over --weights, if the user wants that
-  check_distinct({{"--class-weights", options.class_weights}, save});
+  check_distinct({{"--class-weights", options.class_weights}, {"--plan", options.plan}, save});
   check_outputs({json, page, save},
                 {.folders = {{"--checkpoint-dir", options.run.checkpoints.folder},
                              {"--dump-dir", options.dump_dir},
@@ -83,7 +84,7 @@ void run_train(TrainOptions options) {
   run.processes = processes.get();
   run.dump.made_by = std::string("mezzo ") + MEZZO_VERSION;
   apply_machine_options(options);
-  const std::string name = fmt::format("{} {}", run.model, text_of(run.policy));
+  const std::string name = fmt::format("{} {}", run.model, precision_of(run));
   RunReport report(report_title(name, run.data), options.report);
   const train::DataPair data = train::open_data(run);
   fit_epochs(options, train::examples_per_epoch(run, data), run);
@@ -135,6 +136,7 @@ void add_train(CLI::App& app) {
   CLI::App* command = app.add_subcommand("train", "Train a model");
   auto options = std::make_shared<TrainOptions>();
   add_precision_options(*command, *options, OfferedModels::kWithData);
+  add_plan_watch_option(*command, *options);
   add_loss_scale_option(*command, *options);
   add_beginning_options(*command, *options);
   add_training_data_options(*command, *options);

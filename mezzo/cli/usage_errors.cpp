@@ -65,6 +65,17 @@ std::string mismatch(const std::string& text) {
   return text;
 }
 
+// Of `network excludes --model`, where a positional stands for the option's value, or of `--plan
+// excludes --amp`.
+std::string exclusion(const std::string& text) {
+  const std::string one = text.substr(0, text.find(' '));
+  const std::string other = text.substr(text.rfind(' ') + 1);
+  if (!one.starts_with('-')) {
+    return "the " + one + " is given twice, with and without " + other;
+  }
+  return "`" + one + "` and `" + other + "` contradict each other. Leave one of the two out";
+}
+
 std::string what_is_wrong(const CLI::ParseError& error, const CLI::App& app,
                           const CLI::App* command) {
   const bool has_more = dynamic_cast<const CLI::ExtrasError*>(&error) != nullptr;
@@ -75,12 +86,7 @@ std::string what_is_wrong(const CLI::ParseError& error, const CLI::App& app,
   }
   if (dynamic_cast<const CLI::ArgumentMismatch*>(&error) != nullptr) return mismatch(error.what());
   if (lacks_some && command == nullptr) return "a command is missing";
-  // Only a positional that stands for an option's value, as in `plan lenet5`, excludes that option.
-  if (dynamic_cast<const CLI::ExcludesError*>(&error) != nullptr) {
-    const std::string text = error.what();  // `model excludes --model`
-    return "the " + text.substr(0, text.find(' ')) + " is given twice, with and without " +
-           text.substr(text.rfind(' ') + 1);
-  }
+  if (dynamic_cast<const CLI::ExcludesError*>(&error) != nullptr) return exclusion(error.what());
   return error.what();
 }
 

@@ -29,7 +29,9 @@ RunResult bench(const RunOptions& options, const BenchOptions& bench, RunObserve
     on_phase = [&](amp::StepPhase phase) { bench.profile->begin(phase); };
     listening.emplace(*bench.profile);
   }
-  Trainer trainer(options, example.shape, example.classes, {.on_phase = on_phase});
+  RunOptions timed = options;
+  timed.watch_every = 0;  // a look takes as long as several steps
+  Trainer trainer(timed, example.shape, example.classes, {.on_phase = on_phase});
   data::Batch batch = generated_batch(example, options.batch_size);
   batch.images = batch.images.to(options.device);
   batch.labels = batch.labels.to(options.device);

@@ -107,6 +107,18 @@ void check_beginning(const RunOptions& options) {
             "--weights, or leave it out");
 }
 
+// Anything beside the plan would contradict it.
+void check_plan(const RunOptions& options) {
+  check_arg(options.watch_every >= 0, "--watch-every",
+            "must not be negative: ", options.watch_every);
+  const amp::MixedPrecisionOptions& said = options.precision;
+  check_arg(options.plan == nullptr || (said.keep_float32.empty() && said.lower.empty() &&
+                                        !said.keep_batchnorm_fp32.has_value()),
+            "--plan", options.plan_file,
+            " says the precision of every operation, and so would --keep-f32, --lower and "
+            "--keep-batchnorm-fp32. Change the plan, or leave it out");
+}
+
 void check_checkpoints(const CheckpointingOptions& options) {
   const std::int64_t every = options.every.value_or(0);
   check_arg(every >= 0, "--checkpoint-every", "must not be negative: ", every);
@@ -142,6 +154,7 @@ void check_options(const RunOptions& options) {
         "and --keep-batchnorm-fp32 false do nothing at --amp O0, which is all f32. Use O1, auto, "
         "O2 or O3");
   }
+  check_plan(options);
   check_checkpoints(options.checkpoints);
   check_arg(options.histogram_every >= 0, "--histogram-every",
             "must not be negative: ", options.histogram_every);

@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "mezzo/core/error.h"
+#include "mezzo/io/crc32c.h"
 #include "mezzo/io/utf8.h"
 #include "mezzo/ops/exact_sums.h"
 #include "mezzo/train/metrics.h"
@@ -26,6 +27,8 @@ constexpr const char* kCutmix = "--cutmix";
 constexpr const char* kDecayMatrices = "--decay-matrices";
 constexpr const char* kWarmupSteps = "--warmup-steps";
 constexpr const char* kExact = "--exact";
+constexpr const char* kPlan = "--plan";
+constexpr const char* kWatchEvery = "--watch-every";
 
 // The values of options with which checkpoints of versions without these options were written.
 const std::map<std::string, std::string>& in_earlier_versions() {
@@ -36,7 +39,8 @@ const std::map<std::string, std::string>& in_earlier_versions() {
       {kFreeze, ""},           {"--lr-factor", ""},   {"--lr-patience", ""},
       {"--lr-cooldown", ""},   {"--monitor", ""},     {"--ema", ""},
       {"--ema-warmup", "off"}, {"--tokens", "0"},     {kDecayMatrices, "off"},
-      {kWarmupSteps, ""},      {kExact, "off"}};
+      {kWarmupSteps, ""},      {kExact, "off"},       {kPlan, ""},
+      {kWatchEvery, ""}};
   return values;
 }
 
@@ -63,6 +67,20 @@ std::string text_of(const LossOptions& loss) {
   return text;
 }
 
+// A short name of what a plan makes a network compute; the order of its rows is irrelevant. Empty
+// for none.
+std::string text_of(const amp::PrecisionPlan* plan) {
+  if (plan == nullptr) return "";
+  std::vector<std::string> rows;
+  for (const amp::PlanRow& row : plan->rows) {
+    rows.push_back(concat(row.text(), " ", row.dtype, row.exact ? " exact\n" : "\n"));
+  }
+  std::ranges::sort(rows);
+  std::uint32_t hash = 0;
+  for (const std::string& row : rows) hash = io::crc32c(row, hash);
+  return concat(rows.size(), " operations, ", hash);
+}
+
 // Only the options that the optimizer reads; another optimizer is refused by its name.
 void add_optimizer(Configuration& result, const OptimizerOptions& options) {
   result["--optimizer"] = name_of(options.kind);
@@ -80,6 +98,12 @@ void add_optimizer(Configuration& result, const OptimizerOptions& options) {
 }
 
 }  // namespace
+
+void RunOptions::use_plan(amp::PrecisionPlan of_network, std::string file) {
+  policy = of_network.policy();
+  plan = std::make_shared<const amp::PrecisionPlan>(std::move(of_network));
+  plan_file = std::move(file);
+}
 
 void set_image_size(RunOptions& options, const Shape& image) {
   if (image[1] == image[2]) options.image_size = image[1];
@@ -164,6 +188,10 @@ Configuration configuration_of(const RunOptions& options) {
                        {kKeepF32, text_of(options.precision.keep_float32)},
                        {kLower, text_of(options.precision.lower)}};
   add_optimizer(result, options.optimizer);
+  result[kPlan] = text_of(options.plan.get());
+  // When the watch looks decides what it finds.
+  const bool is_watched = options.plan != nullptr && options.policy.dtype() == DType::kF16;
+  result[kWatchEvery] = is_watched ? concat(options.watch_every) : "";
   const std::optional<std::int64_t> warmup = options.schedule.warmup_steps;
   result[kWarmupSteps] = warmup.has_value() ? concat(*warmup) : "";
   const bool is_plateau = options.schedule.kind == ScheduleKind::kPlateau;

@@ -60,6 +60,7 @@ OneStep::OneStep(Options options, const ExampleKind& example, Batch batch)
     batch_ = numbers::to_f64(batch_);
     return;
   }
+  options_.run.watch_every = 0;
   trainer_ = std::make_unique<Trainer>(options_.run, example.shape, example.classes,
                                        TrainerHooks{.observer = passing_.get()});
   batch_ = batch_.to(options_.run.device);

@@ -21,6 +21,7 @@
 #include "mezzo/train/metrics.h"
 #include "mezzo/train/model.h"
 #include "mezzo/train/model_checkpoint.h"
+#include "mezzo/train/plan_in_use.h"
 #include "mezzo/train/run_reporter.h"
 #include "mezzo/train/run_watchers.h"
 #include "mezzo/train/trainer.h"
@@ -69,10 +70,14 @@ RunResult train(Trainer& trainer, const RunOptions& options, const DataPair& dat
                             },
                         .on_batch_failed = [&](FitState&) { is_trained = reporter.has_stepped(); },
                         .on_train_end = [&is_trained](FitState&) { is_trained = true; }});
+  std::optional<PlanInUse> plan;
   FitOptions fit{.callbacks = {&reporter, &watch},
                  .steps = total_steps,
                  .validation = test_loader.get(),
                  .validation_every = options.watch.eval_every.value_or(0)};
+  if (options.plan != nullptr) {
+    fit.callbacks.push_back(&plan.emplace(trainer, options, observer));
+  }
   watchers.append_to(fit.callbacks);
   if (!options.checkpoints.folder.empty()) {
     fit.callbacks.push_back(&checkpoints.emplace(checkpoint_config(options)));
@@ -139,6 +144,10 @@ std::unique_ptr<nn::Module> make_model(const RunOptions& options, const Shape& e
 }
 
 amp::Policy apply_precision(nn::Module& net, const RunOptions& options, const Shape& example) {
+  if (options.plan != nullptr) {
+    amp::check_plan_fits(net, *options.plan, zero_examples(example, 1, net.device()));
+    return amp::apply_plan(net, *options.plan);
+  }
   amp::Policy policy = amp::apply_options(net, options.policy, options.precision);
   if (policy.rules == nullptr) return policy;
   const amp::Plan plan = amp::make_plan(net, zero_examples(example, 1, net.device()), policy);

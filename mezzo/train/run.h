@@ -104,6 +104,17 @@ struct RunResult {
   std::optional<EarlyStop> early_stop{};
 };
 
+// An operation of the plan has left the range of its dtype, and is computed in f32 from now on.
+struct WidenEvent {
+  std::int64_t step = 0;  // the one that it follows
+  std::string module{};
+  std::string op{};
+  DType from = DType::kF16;
+  std::string reason{};
+
+  std::string text() const;  // one line
+};
+
 // Receives every event as it happens; the default implementations ignore them.
 class RunObserver {
  public:
@@ -132,6 +143,8 @@ class RunObserver {
   virtual void on_counted(const numbers::ActivationStatistics& /*statistics*/) {}
   // After the last step, if activations and weights were counted.
   virtual void on_activations(const numbers::ActivationStatistics& /*statistics*/) {}
+  // After on_step(), for every operation that the watch of a plan has widened: RunOptions::plan.
+  virtual void on_widened(const WidenEvent& /*event*/) {}
   // Before on_step() of the step that RunOptions::dump names.
   virtual void on_dump(const DumpEvent& /*event*/) {}
   // After the last step, if gradients were counted.
@@ -176,9 +189,10 @@ Evaluation evaluate(nn::Module& net, const data::Dataset& dataset, const Evaluat
 Evaluation evaluate(nn::Module& net, const data::TokenSet& tokens, std::int64_t length,
                     const EvaluateOptions& options);
 
-// Applies a run's precision options to a network and returns its policy. Warns once of operations
-// that the options name but the network does not call. `example`: the shape of what the network
-// reads, as in ExampleKind.
+// Applies a run's precision options, or its plan, to a network and returns its policy. Warns once
+// of operations that the options name but the network does not call. `example`: the shape of what
+// the network reads, as in ExampleKind. Throws ArgumentError, and changes nothing, if the plan is
+// for another network.
 amp::Policy apply_precision(nn::Module& net, const RunOptions& options, const Shape& example);
 
 // The network that the options name, for examples of that shape, with its initial weights loaded

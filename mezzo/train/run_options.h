@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <functional>
+#include <memory>
 #include <optional>
 #include <string>
 #include <vector>
@@ -10,6 +11,7 @@
 #include "mezzo/amp/grad_scaler.h"
 #include "mezzo/amp/module_precision.h"
 #include "mezzo/amp/policy.h"
+#include "mezzo/amp/precision_plan.h"
 #include "mezzo/data/loader.h"
 #include "mezzo/data/readable.h"
 #include "mezzo/distributed/process_group.h"
@@ -134,6 +136,13 @@ struct RunOptions {
   // Operations and modules that are kept in f32 or computed in 16 bits whatever the level says, and
   // the treatment of batch normalisation; see amp/module_precision.h.
   amp::MixedPrecisionOptions precision{};
+  // The precision of every operation, in the place of a level and of the options above; null: none.
+  // The policy must then be plan->policy(): use_plan().
+  std::shared_ptr<const amp::PrecisionPlan> plan{};
+  std::string plan_file{};  // from which it was read; for people
+  // With a plan: the number of steps between looks at the results of its f16 operations, of which
+  // those that leave the range of f16 are widened: tune::PlanWatch. 0: never.
+  std::int64_t watch_every = 100;
   LossScaling loss_scale{};
   std::int64_t epochs = 1;
   std::optional<std::int64_t> steps{};  // ends the run early
@@ -175,6 +184,8 @@ struct RunOptions {
   // this one. The first one writes the checkpoints.
   distributed::ProcessGroup* processes = nullptr;
   std::int64_t process_count() const { return distributed::process_count(processes); }
+  // Sets plan, policy and plan_file.
+  void use_plan(amp::PrecisionPlan of_network, std::string file);
 };
 
 }  // namespace mezzo::train

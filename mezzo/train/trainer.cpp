@@ -1,10 +1,14 @@
 #include "mezzo/train/trainer.h"
 
+#include <algorithm>
 #include <initializer_list>
 #include <string>
 #include <utility>
 #include <vector>
 
+#include "mezzo/core/cpu.h"
+#include "mezzo/core/log.h"
+#include "mezzo/core/parallel.h"
 #include "mezzo/graph/train_step.h"
 #include "mezzo/models/model.h"
 #include "mezzo/nn/batch_norm.h"
@@ -53,9 +57,35 @@ std::unique_ptr<numbers::StepDumper> make_dump(
       net, options.dump.folder,
       numbers::StepDumper::DumpOptions{
           .step = *options.dump.step,
-          .title = concat(options.model, " ", options.policy.level, "/", options.policy.dtype()),
+          .title = options.plan != nullptr ? concat(options.model, " plan ", options.plan_file)
+                                           : concat(options.model, " ", options.policy.level, "/",
+                                                    options.policy.dtype()),
           .made_by = options.dump.made_by,
           .on_written = on_written});
+}
+
+// Null without a plan, and for one whose numbers have the range of f32.
+std::unique_ptr<tune::PlanWatch> make_watch(const RunOptions& options) {
+  if (options.plan == nullptr || options.watch_every == 0) return nullptr;
+  const bool has_narrow = std::ranges::any_of(
+      options.plan->rows, [](const amp::PlanRow& row) { return has_narrow_range(row.dtype); });
+  if (!has_narrow) return nullptr;
+  return std::make_unique<tune::PlanWatch>(*options.plan, options.watch_every);
+}
+
+// A plan's dtypes hold anywhere, but it is fast where its times were measured.
+void warn_of_other_machine(const RunOptions& options) {
+  if (options.plan == nullptr || options.plan->machine.empty()) return;
+  const auto threads_text = [](std::int64_t threads) {
+    return threads > 0 ? concat(" with ", threads, threads == 1 ? " thread" : " threads") : "";
+  };
+  const amp::PrecisionPlan& plan = *options.plan;
+  const std::int64_t threads = num_threads();
+  if (plan.machine == cpu_name() && (plan.threads == 0 || plan.threads == threads)) return;
+  logging::warn_once(concat("[plan] ", options.plan_file, " was made on ", plan.machine,
+                            threads_text(plan.threads), ", and this is ", cpu_name(),
+                            threads_text(threads),
+                            ": it is obeyed, but its times are not those of this run"));
 }
 
 // Those that there are.
@@ -103,6 +133,7 @@ Trainer::Trainer(const RunOptions& options, const Shape& example, std::int64_t c
       activations(make_activation_statistics(*net, options, hooks)),
       overflow(make_overflow_check(*net, options, hooks.on_overflow)),
       dump(make_dump(*net, options, hooks.on_dump)),
+      watch(make_watch(options)),
       optimizer(make_optimizer(*net, options.optimizer)),
       model(amp::TrainStep(*net, training_loss(options), *optimizer.optimizer,
                            make_scaler(options.loss_scale, options.policy),
@@ -111,13 +142,14 @@ Trainer::Trainer(const RunOptions& options, const Shape& example, std::int64_t c
                             .max_grad_norm = options.optimizer.clip,
                             .check_gradients = options.check_first_overflow,
                             .statistics = statistics.get(),
-                            .observers = list_of(
-                                {activations.get(), overflow.get(), dump.get(), hooks.observer}),
+                            .observers = list_of({activations.get(), overflow.get(), dump.get(),
+                                                  watch.get(), hooks.observer}),
                             .processes = options.processes,
                             .on_phase = hooks.on_phase}),
             loss_for(options.model,
                      {.class_weights = class_weights_of(options.loss, options.device)}),
             metrics_for(options.model)) {
+  warn_of_other_machine(options);
   recompute_matching(*net, options.recompute);
   synchronize_norms(*net, options);
   if (options.graph) model.train_step().set_execution(graph::captured(*net));

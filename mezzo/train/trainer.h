@@ -13,6 +13,7 @@
 #include "mezzo/train/model.h"
 #include "mezzo/train/optimizer_of.h"
 #include "mezzo/train/run.h"
+#include "mezzo/tune/plan_watch.h"
 
 namespace mezzo::train {
 
@@ -41,6 +42,7 @@ struct Trainer {
   std::unique_ptr<numbers::ActivationStatistics> activations;  // likewise
   std::unique_ptr<numbers::FirstOverflow> overflow;            // likewise
   std::unique_ptr<numbers::StepDumper> dump;                   // likewise
+  std::unique_ptr<tune::PlanWatch> watch;                      // likewise
   GroupedOptimizer optimizer;
   Model model;
 };

@@ -1,5 +1,5 @@
 // Stubs for what the readers name from parts of the library that the fuzzers leave out: there are
-// no devices but the CPU, no models, no operations and no metrics.
+// no devices but the CPU, no models, no metrics, and of operations one that plans may name.
 #include "mezzo/core/device_backend.h"
 #include "mezzo/models/model.h"
 #include "mezzo/ops/dispatcher/registry.h"
@@ -10,6 +10,11 @@ namespace mezzo {
 DeviceBackend* find_device_backend(DeviceType /*type*/) { return nullptr; }
 
 std::span<const RegisteredOp> registered_ops() { return {}; }
+
+const OpDef* find_op(std::string_view name) {
+  static const OpDef op{.name = "relu"};
+  return name == op.name ? &op : nullptr;
+}
 
 std::vector<std::string> models::names() { return {}; }
 models::ModelConfig models::usual_config(std::string_view /*name*/) { return {}; }

@@ -27,6 +27,7 @@ std::vector<std::string> lines_of(std::string_view text) {
 struct Parser {
   Parser() {
     cli::add_precision_options(app, options, cli::OfferedModels::kWithData);
+    cli::add_plan_watch_option(app, options);
     cli::add_loss_scale_option(app, options);
     cli::add_beginning_options(app, options);
     cli::add_training_data_options(app, options);
