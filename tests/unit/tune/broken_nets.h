@@ -17,10 +17,10 @@
 namespace mezzo::tune {
 
 // A function as a module, so that its calls have a path.
-class Apply final : public nn::Module {
+class AppliedFunction final : public nn::Module {
  public:
   using Function = std::function<Tensor(const Tensor&)>;
-  explicit Apply(Function function) : function_(std::move(function)) {}
+  explicit AppliedFunction(Function function) : function_(std::move(function)) {}
   Tensor forward(const Tensor& x) override { return function_(x); }
 
  private:
@@ -31,7 +31,8 @@ class Apply final : public nn::Module {
 // 3 classes; and what `one` and `two` make of the first is added to it.
 class BrokenNet final : public nn::Module {
  public:
-  BrokenNet(Apply::Function one, Apply::Function two) : one_(std::move(one)), two_(std::move(two)) {
+  BrokenNet(AppliedFunction::Function one, AppliedFunction::Function two)
+      : one_(std::move(one)), two_(std::move(two)) {
     add("first", first_);
     add("branch", branch_);
     add("one", one_);
@@ -56,16 +57,16 @@ class BrokenNet final : public nn::Module {
 
   nn::Linear first_{4, 32};
   nn::Linear branch_{32, 32};
-  Apply one_;
-  Apply two_;
+  AppliedFunction one_;
+  AppliedFunction two_;
   Join join_;
   nn::Linear last_{32, 3};
 };
 
 struct BrokenCase {
   std::string name{};
-  Apply::Function one{};
-  Apply::Function two{};
+  AppliedFunction::Function one{};
+  AppliedFunction::Function two{};
   // The operations that must not be in f16.
   std::set<std::string> in_f32{};
 };
