@@ -86,11 +86,17 @@ TEST(PrecisionPlan, ANetworkComputesAsItSaysEagerlyAndCaptured) {
                                             {"relu", DType::kF32},
                                             {"fc: linear", DType::kBf16},
                                             {"cross_entropy", DType::kF32}};
-  EXPECT_EQ(train(plan, false, true).dtypes, wanted);
-  // A kernel that does several calls has only the result of the last.
-  const std::map<std::string, DType> captured = train(plan, true, true).dtypes;
-  EXPECT_GE(captured.size(), 3);
-  for (const auto& [call, dtype] : captured) EXPECT_EQ(dtype, wanted.at(call)) << call;
+  for (const bool is_captured : {false, true}) {
+    std::size_t seen = 0;
+    for (const auto& [call, dtype] : train(plan, is_captured, true).dtypes) {
+      const auto found = wanted.find(call);
+      if (found == wanted.end()) continue;  // such as the loss times its scale
+      EXPECT_EQ(dtype, found->second) << call;
+      ++seen;
+    }
+    // A captured kernel that does several calls has only the result of the last.
+    EXPECT_GE(seen, is_captured ? 3 : wanted.size());
+  }
 }
 
 TEST(PrecisionPlan, CapturedStepsHaveTheSameBits) {
