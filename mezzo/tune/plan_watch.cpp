@@ -37,10 +37,11 @@ double part_of(std::int64_t part, std::int64_t whole) {
   return whole == 0 ? 0 : static_cast<double>(part) / static_cast<double>(whole);
 }
 
-// `2.4 %`, and for small shares as many digits as show them.
+// `2.4 %`, `100 %`, and for small shares as many digits as show them.
 std::string percent_text(double share) {
+  constexpr double kTwoDigits = 0.1;
   char text[32];
-  std::snprintf(text, sizeof(text), "%.2g %%", 100 * share);
+  std::snprintf(text, sizeof(text), share < kTwoDigits ? "%.2g %%" : "%.0f %%", 100 * share);
   return text;
 }
 
@@ -122,20 +123,38 @@ void PlanWatch::on_call(const amp::ObservedStepCall& call) {
   if (is_cast(call)) note_cast(call);
 }
 
+// The calls whose results that output shows: its own, after those that the kernel does on the way
+// to it, of which nothing is in memory.
+std::vector<std::size_t> PlanWatch::rows_shown_by(const amp::ObservedStepCall& call,
+                                                  std::size_t output) const {
+  std::vector<std::size_t> rows;
+  const DType dtype = call.outputs[output].dtype();
+  const auto add = [&](const CallId& id) {
+    const auto found = index_of_.find(std::pair(id.path, id.op));
+    // The loss may call the same operation outside of the network, in f32.
+    const bool counts = !id.is_backward() && found != index_of_.end();
+    if (counts && rows_[found->second].dtype == dtype) rows.push_back(found->second);
+  };
+  if (output == 0) std::ranges::for_each(call.joined, add);
+  if (call.results[output].output == 0) add(call.results[output].call);
+  return rows;
+}
+
 void PlanWatch::look_at(const amp::ObservedStepCall& call, std::size_t output) {
-  const CallId& id = call.results[output].call;
   const Tensor& result = call.outputs[output];
-  if (id.is_backward() || call.results[output].output != 0 || !can_be_counted(result)) return;
-  const auto found = index_of_.find(std::pair(id.path, id.op));
-  // The loss may call the same operation outside of the network, in f32.
-  if (found == index_of_.end() || result.dtype() != rows_[found->second].dtype) return;
+  if (!can_be_counted(result)) return;
+  const std::vector<std::size_t> rows = rows_shown_by(call, output);
+  if (rows.empty()) return;
   const ExponentCounts exponents = counts_of(result);
-  Counts& counts = counts_[found->second];
-  counts.elements += exponents.total();
-  counts.nonzero += exponents.finite_nonzero();
-  counts.too_small += exponents.rounded_to(result.dtype()).to_subnormal;
+  for (const std::size_t row : rows) {
+    Counts& counts = counts_[row];
+    counts.elements += exponents.total();
+    counts.nonzero += exponents.finite_nonzero();
+    counts.too_small += exponents.rounded_to(result.dtype()).to_subnormal;
+  }
+  // Of several calls, what the first one has spoiled the others only pass on.
   if (!exponents.all_finite() && !has_bad_inputs(call)) {
-    counts.too_large += exponents.infinities() + exponents.nans();
+    counts_[rows.front()].too_large += exponents.infinities() + exponents.nans();
   }
 }
 

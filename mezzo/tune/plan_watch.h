@@ -65,6 +65,8 @@ class PlanWatch final : public amp::StepObserver {
   };
 
   void begin_look();
+  std::vector<std::size_t> rows_shown_by(const amp::ObservedStepCall& call,
+                                         std::size_t output) const;
   void look_at(const amp::ObservedStepCall& call, std::size_t output);
   void note_cast(const amp::ObservedStepCall& call);
   bool has_bad_inputs(const amp::ObservedStepCall& call) const;

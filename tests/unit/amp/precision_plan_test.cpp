@@ -81,12 +81,21 @@ const std::map<std::string, DType> kTwoDTypes{{"conv: conv2d", DType::kF16},
 TEST(PrecisionPlan, ANetworkComputesAsItSaysEagerlyAndCaptured) {
   const PrecisionPlan plan = plan_with(kTwoDTypes);
   ASSERT_EQ(plan.rows.size(), 4);
+  const std::map<std::string, DType> wanted{{"conv: conv2d", DType::kF16},
+                                            {"bn: batch_norm", DType::kF32},
+                                            {"relu", DType::kF32},
+                                            {"fc: linear", DType::kBf16},
+                                            {"cross_entropy", DType::kF32}};
   for (const bool is_captured : {false, true}) {
-    const std::map<std::string, DType> dtypes = train(plan, is_captured, true).dtypes;
-    EXPECT_EQ(dtypes.at("conv: conv2d"), DType::kF16) << is_captured;
-    EXPECT_EQ(dtypes.at("fc: linear"), DType::kBf16) << is_captured;
-    EXPECT_EQ(dtypes.at("bn: batch_norm"), DType::kF32) << is_captured;
-    EXPECT_EQ(dtypes.at("relu"), DType::kF32) << is_captured;
+    std::size_t seen = 0;
+    for (const auto& [call, dtype] : train(plan, is_captured, true).dtypes) {
+      const auto found = wanted.find(call);
+      if (found == wanted.end()) continue;  // such as the loss times its scale
+      EXPECT_EQ(dtype, found->second) << call;
+      ++seen;
+    }
+    // A captured kernel that does several calls has only the result of the last.
+    EXPECT_GE(seen, is_captured ? 3 : wanted.size());
   }
 }
 

@@ -110,6 +110,7 @@ TEST_P(PlanRun, GoesOnWithoutWideningWhereNumbersFit) {
 
 TEST_P(PlanRun, WidensAnOperationThatOverflowsAndResumesWithIt) {
   scale_weights({{"fc1.weight", 1e6}});
+  options.optimizer.lr = 1e-12;  // the loss is as large as the weights
   options.use_plan(plan_of_lenet5({"fc1"}), "plan.json");
   expect_resumed_like_unbroken();
   options.checkpoints = {};
@@ -147,7 +148,7 @@ TEST_P(PlanRun, ResumesWithTheSamePlanOnly) {
   EXPECT_THAT(message_of<ArgumentError>([&] { train(options); }),
               HasSubstr("the run was started with --plan 7 operations, "));
   options.plan = nullptr;
-  EXPECT_THAT(message_of<ArgumentError>([&] { train(options); }), HasSubstr("--amp auto"));
+  EXPECT_THAT(message_of<ArgumentError>([&] { train(options); }), HasSubstr("not (not given)"));
   RunOptions renamed = same;
   amp::PrecisionPlan explained = *same.plan;
   explained.rows[0].reason = "another reason";

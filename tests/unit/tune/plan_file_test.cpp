@@ -136,11 +136,11 @@ TEST(PlanFile, EveryDamageSaysWhereItIs) {
   expect(row_with(R"("bits": 16)"), "operation 1 has no \"dtype\"");
   expect(row_with(R"("dtype": 16)"), "operation 1 \"dtype\" is not text");
   expect(row_with(R"("dtype": "fp16")"),
-         "operation 1 has an unknown dtype `fp16`, not one of " + trainable_dtypes());
+         "operation 1 has an unknown dtype 'fp16', not one of " + trainable_dtypes());
   expect(row_with(R"("dtype": "f16", "lost": -0.5)"),
          "operation 1 \"lost\" is not a number of at least 0");
   expect(row_with(R"("dtype": "f32", "sums": "wild")"),
-         "operation 1 has sums `wild`, and there are only \"direct\" ones");
+         "operation 1 has sums 'wild', and there are only \"direct\" ones");
 }
 
 TEST(PlanFile, PlansThatCannotBeObeyedAreRefused) {
@@ -152,7 +152,7 @@ TEST(PlanFile, PlansThatCannotBeObeyedAreRefused) {
 }
 
 TEST(PlanFile, DeepNestingIsRefusedAtOnce) {
-  const std::string deep(200'000, '[');
+  const std::string deep = std::string(200'000, '[') + std::string(200'000, ']');
   EXPECT_EQ(refusal_of(text_with(deep)), "[plan] p.json: nests too deep for a plan");
   EXPECT_EQ(refusal_of(deep), "[plan] p.json: nests too deep for a plan");
 }
