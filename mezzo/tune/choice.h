@@ -11,7 +11,7 @@
 namespace mezzo::tune {
 
 // A dtype, and for convolutions in f32 whether their sums are direct: Winograd's method is faster,
-// and its errors are about ten times as large (ops/exact_sums.h).
+// and its errors are larger (ops/exact_sums.h).
 struct Choice {
   DType dtype = DType::kF32;
   bool exact = false;

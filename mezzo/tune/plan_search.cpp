@@ -110,7 +110,9 @@ void PlanSearch::add_plan(double budget, const std::string& name) {
     std::vector<Choice> choices;
     for (const std::size_t label : solution.labels) choices.push_back(m_.labels[label]);
     ProvedSetting setting = setting_of(name, united(std::move(choices)));
-    if (setting.error.total <= budget) {
+    const bool is_within = setting.error.total <= budget;
+    // If none is within the budget, the last and most exact one shows how far that is.
+    if (is_within || i + 1 == kTries) {
       settings_.push_back(std::move(setting));
       return;
     }

@@ -87,6 +87,17 @@ bool PlanWatch::begin_replay(const amp::TrainStepResult& result, const Batch& /*
   return true;
 }
 
+amp::PrecisionPlan PlanWatch::with_shares(amp::PrecisionPlan plan) const {
+  for (amp::PlanRow& row : plan.rows) {
+    const auto found = index_of_.find(std::pair(row.module, row.op));
+    if (found == index_of_.end() || counts_.empty()) continue;
+    const Counts& counts = counts_[found->second];
+    row.overflowed = part_of(counts.too_large, counts.elements);
+    row.lost = part_of(counts.too_small, counts.nonzero);
+  }
+  return plan;
+}
+
 // A step that failed may have left counts.
 void PlanWatch::begin_look() {
   counts_.assign(rows_.size(), {});

@@ -44,6 +44,9 @@ class PlanWatch final : public amp::StepObserver {
 
   // What the steps since the last call have shown, in the order of the plan's rows.
   std::vector<RangeFinding> take_findings();
+  // The plan with the shares that the last look has counted: PlanRow::lost and overflowed of the
+  // rows in f16. For whoever makes a plan.
+  amp::PrecisionPlan with_shares(amp::PrecisionPlan plan) const;
   // Whether the last step was looked at.
   bool has_looked() const { return has_looked_; }
   // The number of steps that were looked at.

@@ -58,8 +58,9 @@ std::string why_f32(const MeasuredOperation& operation, double error_budget, Obj
     return concat("16 bits would save ", short_number(saved), " ms and casts take ",
                   short_number(lower->cast_ms));
   }
-  return concat("16 bits would save ", short_number(saved), " ms and add ",
-                error_text(lower->error.total), " to the error; the step as a whole is faster, or the error is better spent elsewhere");
+  return concat(
+      "16 bits would save ", short_number(saved), " ms and add ", error_text(lower->error.total),
+      " to the error; the step as a whole is faster, or the error is better spent elsewhere");
 }
 
 std::string why_lower(const MeasuredOperation& operation) {

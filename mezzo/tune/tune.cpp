@@ -12,6 +12,7 @@
 #include "mezzo/core/parallel.h"
 #include "mezzo/graph/train_step.h"
 #include "mezzo/tune/plan_search.h"
+#include "mezzo/tune/plan_watch.h"
 #include "mezzo/tune/reasons.h"
 
 namespace mezzo::tune {
@@ -173,6 +174,9 @@ class Tuner {
       plan.rows[i].reason = operation.reason;
     }
     set_precision(step_.net(), plan);
+    PlanWatch watch(plan, 1);
+    step_.probe(batches_.front(), 1, watch);
+    plan = watch.with_shares(std::move(plan));
     if (options_.graph) step_.set_execution(graph::captured(step_.net()));
     result_.plan = std::move(plan);
   }

@@ -370,7 +370,7 @@ TEST(RunningStats, MoveByTheMomentumWithTheUnbiasedVariance) {
   EXPECT_THAT(message_of([&] { update_running_stats(mean, var, mean, var, 0.1, 1); }),
               testing::HasSubstr("which have no variance"));
   EXPECT_THAT(message_of([&] { update_running_stats(mean, var, mean, zeros({3}), 0.1, 2); }),
-              testing::HasSubstr("must be dense and f32[2], one is f32[3]"));
+              testing::HasSubstr("must be dense and f32[2], or all in f64, one is f32[3]"));
 }
 
 }  // namespace

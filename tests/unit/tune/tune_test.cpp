@@ -9,6 +9,7 @@
 #include "mezzo/ops/losses.h"
 #include "mezzo/optim/adam.h"
 #include "mezzo/optim/sgd.h"
+#include "mezzo/tune/plan_watch.h"
 #include "tests/unit/tune/broken_nets.h"
 
 namespace mezzo::tune {
@@ -166,6 +167,25 @@ TEST(Tune, AGivenBudgetIsKept) {
   EXPECT_LE(result.plan.error, 2e-3);
   EXPECT_EQ(result.budget_from, "given");
   EXPECT_EQ(result.plan.count(DType::kBf16), 0);
+}
+
+// What the watch of a plan compares with.
+TEST(Tune, APlanKnowsHowMuchIsTooSmall) {
+  BrokenNet net([](const Tensor& x) { return x * 1e-5; }, [](const Tensor& x) { return x * 1e5; });
+  optim::Sgd optimizer(net.parameters(), {.lr = 0.01});
+  amp::TrainStep step(net, loss(), optimizer, amp::GradScaler({}, false));
+  amp::PrecisionPlan plan;
+  for (const auto& [module, op] :
+       {std::pair("first", "linear"), std::pair("one", "affine"), std::pair("two", "affine")}) {
+    plan.rows.push_back({.module = module, .op = op, .dtype = DType::kF16});
+  }
+  amp::apply_plan(net, plan);
+  PlanWatch watch(plan, 1);
+  step.probe(batch_for(16, 1), 1, watch);
+  const amp::PrecisionPlan counted = watch.with_shares(plan);
+  EXPECT_EQ(counted.rows[0].lost, 0);
+  EXPECT_GT(counted.rows[1].lost, 0.5);  // 1e-5 is below f16's normal numbers
+  EXPECT_EQ(counted.rows[1].overflowed, 0);
 }
 
 std::string error_of_tuning(const TuneOptions& options, std::size_t batches = 1) {
