@@ -188,7 +188,7 @@ TEST_F(ByPlan, OneOfAnotherMachineIsObeyedWithAWarning) {
 // Weights with which the first layer's results are too small for f16.
 void write_small_weights(const std::string& file) {
   manual_seed(1);
-  const auto net = models::create("lenet5", {.image_size = 28});
+  const auto net = models::create("lenet5", {.in_channels = 1, .image_size = 28});
   for (const NamedTensor& entry : net->named_parameters()) {
     if (entry.name == "conv1.weight") copy_elements(entry.tensor * 1e-4, entry.tensor);
     if (entry.name == "conv1.bias") copy_elements(entry.tensor * 0, entry.tensor);
