@@ -28,11 +28,16 @@ namespace {
 // run its backward pass in vain, which happens rarely.
 bool looks_late(const Tensor& loss) { return captures_for_recording() || !loss.device().is_cpu(); }
 
-// Whether the network is known to compute in bf16.
-bool is_in_bf16(const nn::Module& net, const std::optional<Policy>& around) {
+// Whether the network is known to compute in bf16, and no part of it in f16.
+bool is_in_bf16(nn::Module& net, const std::optional<Policy>& around) {
   const std::optional<Policy> own = policy_of(net);
   const std::optional<Policy>& policy = own.has_value() ? own : around;
-  return policy.has_value() && policy->dtype() == DType::kBf16;
+  bool has_narrow = false;
+  net.apply([&](nn::Module& module) {
+    const std::optional<Policy> of_part = policy_of(module);
+    has_narrow = has_narrow || (of_part.has_value() && has_narrow_range(of_part->dtype()));
+  });
+  return policy.has_value() && policy->dtype() == DType::kBf16 && !has_narrow;
 }
 
 void check_split(const Batch& batch, std::int64_t parts) {

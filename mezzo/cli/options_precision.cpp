@@ -45,11 +45,10 @@ void add_rule_options(CLI::App& command, SharedOptions& options) {
   const auto add = [&](CLI::Option* option) { return option->group(heading::kPrecision); };
   const std::vector<std::string> operations = operation_words();
   add(offer(command.add_option("--keep-f32", options.run.precision.keep_float32,
-                               "Operations and modules in f32: batch_norm,fc,layer4.*"),
+                               "In f32: softmax,layer4.*"),
             operations))
       ->delimiter(',');
-  add(offer(command.add_option("--lower", options.run.precision.lower,
-                               "Operations and modules in 16 bits, likewise"),
+  add(offer(command.add_option("--lower", options.run.precision.lower, "In 16 bits, likewise"),
             operations))
       ->delimiter(',');
   add(offer(command.add_option("--keep-batchnorm-fp32", options.keep_batchnorm,
@@ -123,16 +122,13 @@ void add_precision_options(CLI::App& command, SharedOptions& options, OfferedMod
 }
 
 CLI::Option* add_plan_option(CLI::App& command, SharedOptions& options) {
-  return offer_files(command.add_option("--plan", options.plan,
-                                        "Dtypes of all operations: file of mezzo tune"))
+  return offer_files(command.add_option("--plan", options.plan, "Every dtype, from a file"))
       ->group(heading::kPrecision);
 }
 
 void add_plan_watch_option(CLI::App& command, SharedOptions& options) {
-  command
-      .add_option("--watch-every", options.watch_every,
-                  "With a plan: steps between looks at its f16 (100); 0: none")
-      ->group(heading::kPrecision);
+  command.add_option("--watch-every", options.watch_every, "With --plan: steps (100)")
+      ->group(heading::kWatch);
 }
 
 void add_loss_scale_option(CLI::App& command, SharedOptions& options) {

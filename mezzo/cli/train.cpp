@@ -136,7 +136,6 @@ void add_train(CLI::App& app) {
   CLI::App* command = app.add_subcommand("train", "Train a model");
   auto options = std::make_shared<TrainOptions>();
   add_precision_options(*command, *options, OfferedModels::kWithData);
-  add_plan_watch_option(*command, *options);
   add_loss_scale_option(*command, *options);
   add_beginning_options(*command, *options);
   add_training_data_options(*command, *options);
@@ -144,6 +143,7 @@ void add_train(CLI::App& app) {
   add_optimizer_options(*command, *options);
   add_schedule_options(*command, *options);
   add_watch_options(*command, *options);
+  add_plan_watch_option(*command, *options);
   add_execution_options(*command, *options);
   add_checkpoint_options(*command, *options);
   offer_files(command->add_option("--save", options->save, "safetensors file to write"))

@@ -12,6 +12,11 @@
 #include <unistd.h>
 
 #include "mezzo/core/error.h"
+#include "mezzo/core/random.h"
+#include "mezzo/io/safetensors.h"
+#include "mezzo/models/model.h"
+#include "mezzo/models/weight_files.h"
+#include "mezzo/ops/arithmetic.h"
 #include "tests/cli/command.h"
 
 namespace mezzo::cli_tests {
@@ -184,6 +189,33 @@ TEST_F(Kill, ANetworkWithBatchNormOnASchedule) {
       "--model resnet20 --lr-schedule poly --warmup-epochs 2 --workers 2 --lr 0.05 --dtype ";
   expect_unbroken(train(options + "bf16"), 17, "");  // checkpoints after epochs
   expect_unbroken(train(options + "f16"), 23, "--checkpoint-every 4 --keep-best");
+}
+
+// A plan's operations leave the range of f16 in the middle of the run and are widened: the first
+// layer's results are too small.
+TEST_F(Kill, ARunByAPlanThatIsWidened) {
+  manual_seed(1);
+  const auto net = models::create("lenet5", {.in_channels = 3, .image_size = 32});
+  for (const NamedTensor& entry : net->named_parameters()) {
+    if (entry.name == "conv1.weight") copy_elements(entry.tensor * 1e-5, entry.tensor);
+    if (entry.name == "conv1.bias") copy_elements(entry.tensor * 0, entry.tensor);
+  }
+  io::write_safetensors(path("small"), models::to_weight_file(*net));
+  std::ofstream(path("plan")) << R"({"format": "mezzo precision plan", "version": 1, "operations": [
+    {"module": "conv1", "op": "conv2d", "dtype": "f16"},
+    {"module": "conv2", "op": "conv2d", "dtype": "bf16"},
+    {"module": "fc1", "op": "linear", "dtype": "f16"}, {"module": "fc2", "op": "linear", "dtype": "f32"},
+    {"module": "fc3", "op": "linear", "dtype": "f16"},
+    {"module": "", "op": "relu", "dtype": "f32"}, {"module": "", "op": "max_pool2d", "dtype": "f32"}]})";
+  const std::string options = concat("--model lenet5 --lr 1e-4 --workers 0 --watch-every 7 --plan ",
+                                     path("plan"), " --weights ", path("small"));
+  for (const std::int64_t step : {5, 20}) {
+    expect_unbroken(train(options), step, "--checkpoint-every 3");
+    const std::vector<Json> widened = events_of(read_events("a"), "plan_widened");
+    ASSERT_GE(widened.size(), 1U);
+    EXPECT_EQ(widened[0]["module"], "conv1");
+    EXPECT_EQ(widened[0]["step"], 7);
+  }
 }
 
 TEST_F(Kill, OnTheBuiltInDigits) {

@@ -121,6 +121,21 @@ TEST_F(ByPlan, OneWithF16ScalesTheLoss) {
   EXPECT_EQ(steps_of(read_events("log")).front()["scale"], 128.0);
 }
 
+TEST_F(ByPlan, OneWithBothDtypesScalesTheLossWithoutAWarning) {
+  std::string text = read_text(fs::path(plan_in("f16")).filename());
+  const std::string relu = R"("dtype":"f32","module":"","op":"relu")";
+  const std::size_t at = text.find(relu);
+  ASSERT_NE(at, std::string::npos) << text;
+  text.replace(at, relu.size(), R"("dtype":"bf16","module":"","op":"relu")");
+  std::ofstream(path("both.json")) << text;
+  const Outcome outcome = run(concat("train --steps 2 --batch-size 32 --quiet --json ", path("log"),
+                                     " --plan ", path("both.json")));
+  EXPECT_EQ(outcome.status, 0);
+  EXPECT_EQ(outcome.errors, "");
+  EXPECT_EQ(steps_of(read_events("log")).front()["scale"], 65536.0);
+  EXPECT_EQ(read_events("log").front()["dtype"], "f16");
+}
+
 TEST_F(ByPlan, OneForAnotherNetworkIsRefusedWithTheFirstDifference) {
   const std::string plan = plan_in("bf16");
   for (const std::string command :
@@ -188,7 +203,7 @@ TEST_F(ByPlan, OneOfAnotherMachineIsObeyedWithAWarning) {
 // Weights with which the first layer's results are too small for f16.
 void write_small_weights(const std::string& file) {
   manual_seed(1);
-  const auto net = models::create("lenet5", {.image_size = 28});
+  const auto net = models::create("lenet5", {.in_channels = 1, .image_size = 28});
   for (const NamedTensor& entry : net->named_parameters()) {
     if (entry.name == "conv1.weight") copy_elements(entry.tensor * 1e-4, entry.tensor);
     if (entry.name == "conv1.bias") copy_elements(entry.tensor * 0, entry.tensor);

@@ -14,6 +14,7 @@
 #include "mezzo/train/configuration.h"
 #include "mezzo/train/run.h"
 #include "tests/unit/data/temp_folder.h"
+#include "tests/unit/distributed/processes.h"
 #include "tests/unit/message_of.h"
 
 namespace mezzo::train {
@@ -46,23 +47,34 @@ class Widenings final : public RunObserver {
 };
 
 struct PlanRun : testing::TestWithParam<bool> {
-  PlanRun() {
-    options.graph = GetParam();
+  PlanRun() { options.graph = GetParam(); }
+
+  static RunOptions options_for_a_run() {
+    RunOptions options;
     options.batch_size = 16;
     options.optimizer.lr = 1e-3;
-    options.steps = 12;
+    options.steps = 8;
     options.watch_every = 4;
+    return options;
   }
 
-  // Initial weights of LeNet-5, those of these parameters times a factor.
-  void scale_weights(const std::map<std::string, double>& factors) {
+  // Writes the initial weights of LeNet-5, those of these parameters times a factor; returns the
+  // file.
+  static std::string write_scaled_weights(const RunOptions& options,
+                                          const std::map<std::string, double>& factors,
+                                          std::string file) {
     const auto net = make_model(options, {1, 28, 28}, 10);
     for (const NamedTensor& entry : net->named_parameters()) {
       const auto found = factors.find(entry.name);
       if (found != factors.end()) copy_elements(entry.tensor * found->second, entry.tensor);
     }
-    options.fine_tuning.weights = folder.path("weights.safetensors");
-    io::write_safetensors(options.fine_tuning.weights, models::to_weight_file(*net));
+    io::write_safetensors(file, models::to_weight_file(*net));
+    return file;
+  }
+
+  void scale_weights(const std::map<std::string, double>& factors) {
+    options.fine_tuning.weights =
+        write_scaled_weights(options, factors, folder.path("weights.safetensors"));
   }
 
   std::vector<std::vector<float>> train(const RunOptions& with) {
@@ -76,18 +88,18 @@ struct PlanRun : testing::TestWithParam<bool> {
     return weights;
   }
 
-  // A run that is stopped after step 7 and resumed must end as the whole run does.
+  // A run that is stopped after step 5 and resumed must end as the whole run does.
   void expect_resumed_like_unbroken() {
     const std::vector<std::vector<float>> whole = train(options);
     const std::vector<double> losses = seen.losses;
     RunOptions part = options;
     part.checkpoints = {.folder = folder.path("run"), .every = 3};
-    part.steps = 7;
+    part.steps = 5;
     train(part);
     part.steps = options.steps;
     part.checkpoints.resume = true;
     EXPECT_EQ(train(part), whole);
-    EXPECT_EQ(seen.losses, std::vector<double>(losses.begin() + 7, losses.end()));
+    EXPECT_EQ(seen.losses, std::vector<double>(losses.begin() + 5, losses.end()));
   }
 
   static DataPair digits() {
@@ -96,7 +108,7 @@ struct PlanRun : testing::TestWithParam<bool> {
 
   data::TempFolder folder;
   DataPair data = digits();
-  RunOptions options;
+  RunOptions options = options_for_a_run();
   Widenings seen;
 };
 
@@ -167,6 +179,32 @@ TEST_P(PlanRun, IsRefusedForAnotherNetworkAndBesideOtherSettings) {
   options.precision.keep_float32 = {"fc1"};
   EXPECT_THAT(message_of<ArgumentError>([&] { train(options); }),
               testing::StartsWith("[--plan] plan.json says the precision of every operation"));
+}
+
+// Only the second process finds something: for the first one, all of the results may be small.
+TEST(PlansTogether, AllProcessesWidenWhatOneHasFound) {
+  const data::TempFolder folder;
+  RunOptions options = PlanRun::options_for_a_run();
+  options.fine_tuning.weights = PlanRun::write_scaled_weights(
+      options, {{"conv1.weight", 1e-4}, {"conv1.bias", 0}}, folder.path("weights.safetensors"));
+  std::vector<std::vector<std::string>> texts(2);
+  std::vector<std::vector<float>> weights(2);
+  test::in_processes(2, [&](distributed::ProcessGroup& group) {
+    amp::PrecisionPlan plan = plan_of_lenet5({"conv1", "fc3"});
+    plan.rows[0].lost = group.rank() == 0 ? 1 : 0;
+    RunOptions own = options;
+    own.use_plan(plan, "plan.json");
+    own.processes = &group;
+    Widenings seen;
+    std::unique_ptr<nn::Module> trained;
+    run(own, PlanRun::digits(), seen, &trained);
+    const auto rank = static_cast<std::size_t>(group.rank());
+    texts[rank] = seen.texts;
+    weights[rank] = trained->parameters().front().to_vector<float>();
+  });
+  EXPECT_THAT(texts[0], ElementsAre(HasSubstr("left the range of f16 in another process")));
+  EXPECT_THAT(texts[1], ElementsAre(HasSubstr("of its results were too small for f16")));
+  EXPECT_EQ(weights[0], weights[1]);
 }
 
 INSTANTIATE_TEST_SUITE_P(Modes, PlanRun, testing::Bool());
