@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <string>
 #include <vector>
 
 #include "mezzo/core/error.h"
@@ -16,7 +17,7 @@ using tune::ProvedSetting;
 using tune::TuneResult;
 
 constexpr double kTuneHeight = 320;
-constexpr double kTuneTop = 24;
+constexpr double kTuneTop = 60;  // names stand above dots
 constexpr double kTuneBottom = 280;
 
 // The errors that have a place on a logarithmic axis.
@@ -101,12 +102,25 @@ class TuneDrawing {
   void draw(std::size_t i) {
     const ProvedSetting& setting = result_.settings[i];
     const Point at = place_of(setting);
-    plot_.dot(at, class_of_setting(result_, i),
+    plot_.dot(at, concat("dot ", class_of_setting(result_, i)),
               concat(setting.name, ": ", format_number(setting.ms), " ms, error ",
                      tune::error_text(setting.error.total)));
-    // Names of settings at the right edge stand to their left.
-    const bool is_right = at.x > 0.8 * kPlotWidth;
-    plot_.text({at.x, at.y - 9}, setting.name, "tick", is_right ? Anchor::kEnd : Anchor::kStart);
+    draw_name(at, setting.name);
+  }
+
+  // Above the dot, or as far above it as the names of others leave room. At the right edge it
+  // stands to the left of its dot.
+  void draw_name(const Point& at, const std::string& name) {
+    constexpr double kNear = 0.25 * kPlotWidth;  // as long as names are on a narrow screen
+    constexpr double kLine = 13;
+    const bool is_right = at.x > 0.75 * kPlotWidth;
+    Point place{at.x, at.y - 9};
+    const auto is_taken = [&](const Point& other) {
+      return std::abs(other.x - place.x) < kNear && std::abs(other.y - place.y) < kLine;
+    };
+    while (std::ranges::any_of(names_, is_taken)) place.y -= 1;
+    names_.push_back(place);
+    plot_.text(place, name, "tick", is_right ? Anchor::kEnd : Anchor::kStart);
   }
 
   const TuneResult& result_;
@@ -114,6 +128,7 @@ class TuneDrawing {
   Axis x_;
   Axis y_;
   Plot plot_;
+  std::vector<Point> names_;  // where names stand
 };
 
 }  // namespace
