@@ -7,7 +7,7 @@
 
 #include "mezzo/amp/module_precision.h"
 #include "mezzo/ops/exact_sums.h"
-#include "mezzo/tune/parameter_copies.h"
+#include "mezzo/tune/step_state.h"
 
 namespace mezzo::tune {
 namespace {

@@ -7,8 +7,8 @@
 #include "mezzo/core/device_backend.h"
 #include "mezzo/core/error.h"
 #include "mezzo/graph/train_step.h"
-#include "mezzo/tune/parameter_copies.h"
 #include "mezzo/tune/prober.h"
+#include "mezzo/tune/step_state.h"
 
 namespace mezzo::tune {
 namespace {

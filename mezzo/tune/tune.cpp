@@ -7,6 +7,7 @@
 #include <optional>
 #include <utility>
 
+#include "mezzo/amp/module_precision.h"
 #include "mezzo/core/cpu.h"
 #include "mezzo/core/error.h"
 #include "mezzo/core/parallel.h"
@@ -200,7 +201,13 @@ class Tuner {
 
 TuneResult tune_step(amp::TrainStep& step, const std::vector<Batch>& batches,
                      const TuneOptions& options) {
-  return Tuner(step, batches, options).run();
+  try {
+    return Tuner(step, batches, options).run();
+  } catch (...) {
+    // What was being measured is nobody's choice.
+    amp::clear_policy(step.net());
+    throw;
+  }
 }
 
 }  // namespace

@@ -70,7 +70,7 @@ namespace mezzo::amp {
 // Tunes the network of a step on batches, which are on the step's device. Weights, the optimizer's
 // state, buffers and random numbers are afterwards those from before, and the network computes by
 // the plan. Throws ArgumentError for no batches, no 16-bit candidate, and a budget that no plan
-// keeps: the message says how small it can be.
+// keeps: the message says how small it can be. The network has no setting of its precision then.
 tune::TuneResult tune(TrainStep& step, const std::vector<Batch>& batches,
                       const tune::TuneOptions& options = {});
 

@@ -48,6 +48,13 @@ TEST_F(Command, AgainstF64) {
                                     HasSubstr("nothing is beyond what the dtypes explain")));
 }
 
+TEST_F(Command, BatchNormAgainstF64) {
+  const Outcome outcome =
+      run("diff f64 O0 --model resnet20 --data digits --image-size 16 --batch-size 2");
+  ASSERT_EQ(outcome.status, 0) << outcome.errors;
+  EXPECT_THAT(outcome.output, HasSubstr("A: resnet20 f64"));
+}
+
 TEST_F(Command, ADumpIsReadByDiff) {
   const std::string train = concat("train --amp O2/bf16 --steps 3 --quiet", kSmall);
   const Outcome written = run(concat(train, " --dump 2 --dump-dir ", path("a")));

@@ -14,8 +14,8 @@ constexpr const char* kTune = "tune --data digits --batch-size 16 --quiet";
 constexpr const char* kShort = " --proof-steps 1";
 
 TEST_F(Command, TunesAndWritesAPlan) {
-  const Outcome outcome = run(concat(kTune, kShort, " --model lenet5 --out ", path("plan.json"), " --json ",
-                                     path("log"), " --report ", path("page.html")));
+  const Outcome outcome = run(concat(kTune, kShort, " --model lenet5 --out ", path("plan.json"),
+                                     " --json ", path("log"), " --report ", path("page.html")));
   ASSERT_EQ(outcome.status, 0) << outcome.errors;
   EXPECT_THAT(outcome.output,
               AllOf(HasSubstr("O0"), HasSubstr("O2/f16"), HasSubstr("chosen"),

@@ -1,4 +1,4 @@
-#include "mezzo/tune/parameter_copies.h"
+#include "mezzo/tune/step_state.h"
 
 #include <utility>
 
