@@ -6,7 +6,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "mezzo/ops/all.h"
+#include "mezzo/ops/dispatcher/registry.h"
 #include "tests/unit/report/markup.h"
 
 namespace mezzo::report {
@@ -31,10 +31,11 @@ TuneResult tuned() {
   result.settings[1].error.total = std::numeric_limits<double>::infinity();
   result.settings[2].is_plan = true;
   tune::find_pareto_front(result.settings);
+  for (ProvedSetting& setting : result.settings) setting.is_within = setting.error.is_finite();
   result.chosen = 2;
   result.plan = result.settings[2].plan;
   result.plan.model = "net <1>";
-  tune::MeasuredOperation operation{.operation = {.module = "a.<b>", .op = &ops::conv2d}};
+  tune::MeasuredOperation operation{.operation = {.module = "a.<b>", .op = find_op("conv2d")}};
   operation.choices = {{.choice = {DType::kF32}, .ms = 3}, {.choice = {DType::kBf16}, .ms = 2}};
   operation.chosen = 1;
   operation.reason = "saves 1 of 3 ms";
