@@ -114,18 +114,20 @@ TEST_F(Cudnn, OnlyWidenedOperandsAreComputedInTf32UnlessItIsAllowed) {
   EXPECT_GT(cudnn_watch().runs_in_tf32, 0);
 }
 
-// The same problem with and without direct sums is two problems.
+// The same problem with and without direct sums is two problems. Engines are tried when a problem
+// is first met, and which one is then the fastest is not known: so sizes that no other test has.
 TEST_F(Cudnn, DirectSumsAreNotComputedInTf32WhereThatIsAllowed) {
-  const Tensor x = randn({2, 8, 6, 6});
+  const Tensor x = randn({2, 8, 11, 7});
   const Tensor weight = randn({8, 8, 3, 3});
   allow_tf32(true);
-  for (const bool exact : {false, true, false}) {
-    cudnn_watch() = {};
-    const ExactSums sums(exact);
+  {
+    const ExactSums exact;
     conv_on_card(x, weight);
-    EXPECT_EQ(cudnn_watch().runs_in_tf32 > 0, !exact);
   }
+  EXPECT_EQ(cudnn_watch().runs_in_tf32, 0);
+  conv_on_card(x, weight);
   allow_tf32(false);
+  EXPECT_GT(cudnn_watch().runs_in_tf32, 0);
 }
 
 }  // namespace
