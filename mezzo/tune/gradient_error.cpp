@@ -120,6 +120,7 @@ GradientError error_of(const StepGradients& exact, std::span<const NamedTensor> 
     all.add(sums);
     if (i < left_out.size() && left_out[i] && sums.not_finite == 0) continue;
     ++counted;
+    error.most_lost = std::max(error.most_lost, share(sums.lost, sums.nonzero));
     squares += sums.error() * sums.error();
     if (counted > 1 && sums.error() <= error.worst.error) continue;
     error.worst = {.name = gradient.name,
@@ -149,6 +150,7 @@ GradientError mean_of(std::span<const GradientError> errors) {
     mean.lost += error.lost / count;
     mean.not_finite += error.not_finite / count;
     mean.scale = std::min(mean.scale, error.scale);
+    mean.most_lost = std::max(mean.most_lost, error.most_lost);
     if (error.worst.error > mean.worst.error) mean.worst = error.worst;
   }
   mean.total = std::sqrt(squares / count);

@@ -33,6 +33,7 @@ struct GradientError {
   double cosine = 1;  // of all gradients as one vector
   double lost = 0;    // the shares of all elements
   double not_finite = 0;
+  double most_lost = 0;  // the share of a parameter's elements, of the one that lost most
   ParameterError worst{};
   double scale = 1;  // of the loss, as small as it had to be for finite gradients
 

@@ -65,7 +65,7 @@ void PlanSearch::find_budget() {
         prober_.measure(amp::Policy{.level = amp::Level::kAuto, .lower = dtype});
     // Where auto loses the gradient of a parameter, its error is no example to follow.
     constexpr double kLost = 0.5;
-    if (!error.is_finite() || error.worst.error > kLost) continue;
+    if (!error.is_finite() || error.most_lost > kLost) continue;
     budget_ = error.total;
     budget_from_ = concat("that of auto/", dtype);
     return;

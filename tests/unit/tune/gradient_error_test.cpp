@@ -45,6 +45,7 @@ TEST(GradientErrors, ALostGradientHasAnErrorOfOne) {
   EXPECT_EQ(error.worst.name, "b");
   EXPECT_EQ(error.worst.error, 1);
   EXPECT_EQ(error.worst.lost, 1);
+  EXPECT_EQ(error.most_lost, 1);
   EXPECT_DOUBLE_EQ(error.lost, 1.0 / 3);
   EXPECT_TRUE(error.is_finite());
 }
