@@ -230,11 +230,11 @@ nn::Module& custom_mixed_precision(nn::Module& net, const OpLists& lists, DType 
   return net;
 }
 
-void set_policy(nn::Module& module, const Policy& policy) {
+void set_policy(nn::Module& module, const Policy& policy, bool exact) {
   if (policy.level == Level::kO0) {
     clear_policy(module);
   } else {
-    set_hook(module, policy, HookScope::kNetwork);
+    set_hook(module, policy, HookScope::kNetwork, nullptr, exact);
   }
 }
 

@@ -69,7 +69,8 @@ nn::Module& custom_mixed_precision(nn::Module& net, const OpLists& lists,
 
 // The module computes under the policy whenever it is called, and returns an f32 output. First
 // removes what clear_policy() removes; at O0 that is all.
-void set_policy(nn::Module& module, const Policy& policy);
+// `exact`: as in set_part_policy().
+void set_policy(nn::Module& module, const Policy& policy, bool exact = false);
 // For plans (precision_plan.h): a module below `net` computes under the policy, and its results
 // stay in the dtype that they were computed in. `exact`: convolutions are computed by direct sums
 // (ops/exact_sums.h). The setting replaces one of the module's own, counts as

@@ -35,6 +35,10 @@ std::optional<DType> lower_of_rows(const std::vector<const PlanRow*>& rows) {
   return std::nullopt;
 }
 
+bool has_exact_row(const std::vector<const PlanRow*>& rows) {
+  return std::ranges::any_of(rows, &PlanRow::exact);
+}
+
 // The policy of a module: its rows are rules for its operations.
 Policy policy_of_rows(const std::vector<const PlanRow*>& rows) {
   const std::optional<DType> lower = lower_of_rows(rows);
@@ -58,7 +62,7 @@ void check_modules(nn::Module& net, const PrecisionPlan& plan) {
 class CollectCalls final : public CallObserver {
  public:
   void on_call(const ObservedCall& call) override {
-    if (nn::current_module() == nullptr || !is_plannable(call)) return;
+    if (!is_plannable(call.op, call.after)) return;
     PlannableCall found{.module = nn::current_module_path(), .op = call.op.name};
     if (seen_.emplace(found.module, found.op).second) calls_.push_back(std::move(found));
   }
@@ -66,16 +70,6 @@ class CollectCalls final : public CallObserver {
   std::vector<PlannableCall> take() { return std::move(calls_); }
 
  private:
-  static bool is_plannable(const ObservedCall& call) {
-    if (call.op.view != nullptr) return false;
-    for (std::size_t i = 0; i < call.before.size(); ++i) {
-      const Tensor& input = call.before[i];
-      const bool counts = input.defined() && call.op.precision.may_cast(i);
-      if (counts && takes_part(input.dtype())) return true;
-    }
-    return false;
-  }
-
   std::set<std::pair<std::string, std::string>> seen_;
   std::vector<PlannableCall> calls_;
 };
@@ -89,7 +83,7 @@ Policy apply_plan(nn::Module& net, const PrecisionPlan& plan) {
   const Policy rest = plan.policy();
   const auto own = rows.find("");
   if (own != rows.end()) {
-    set_policy(net, policy_of_rows(own->second));
+    set_policy(net, policy_of_rows(own->second), has_exact_row(own->second));
   } else if (rest.level == Level::kO0) {
     set_policy(net, {.level = Level::kO3, .lower = DType::kF32});
   } else {
@@ -97,10 +91,18 @@ Policy apply_plan(nn::Module& net, const PrecisionPlan& plan) {
   }
   for (const auto& [path, of_module] : rows) {
     if (path.empty()) continue;
-    const bool exact = std::ranges::any_of(of_module, &PlanRow::exact);
-    set_part_policy(net, *net.find(path), policy_of_rows(of_module), exact);
+    set_part_policy(net, *net.find(path), policy_of_rows(of_module), has_exact_row(of_module));
   }
   return rest;
+}
+
+bool is_plannable(const OpDef& op, Inputs inputs) {
+  if (nn::current_module() == nullptr || op.view != nullptr) return false;
+  for (std::size_t i = 0; i < inputs.size(); ++i) {
+    const bool counts = inputs[i]->defined() && op.precision.may_cast(i);
+    if (counts && takes_part(inputs[i]->dtype())) return true;
+  }
+  return false;
 }
 
 std::vector<PlannableCall> plannable_calls(const std::function<void()>& forward) {

@@ -64,8 +64,11 @@ void check_plan(const PrecisionPlan& plan);
 // network does not have; nothing has changed then.
 Policy apply_plan(nn::Module& net, const PrecisionPlan& plan);
 
-// An operation that a network calls and a plan can have a row for: one with a floating-point input
-// that may be cast.
+// Whether a plan can have a row for a call that this thread makes: one within a module, of an
+// operation that is no view, with a floating-point input that may be cast.
+bool is_plannable(const OpDef& op, Inputs inputs);
+
+// An operation that a network calls and a plan can have a row for: is_plannable().
 struct PlannableCall {
   std::string module{};
   std::string op{};

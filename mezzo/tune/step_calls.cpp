@@ -1,25 +1,11 @@
 #include "mezzo/tune/step_calls.h"
 
 #include <algorithm>
-#include <string_view>
 
-#include "mezzo/amp/policy.h"
+#include "mezzo/amp/precision_plan.h"
 #include "mezzo/ops/all.h"
 
 namespace mezzo::tune {
-namespace {
-
-bool may_be_planned(const amp::ObservedStepCall& call) {
-  if (nn::current_module() == nullptr) return false;
-  for (std::size_t i = 0; i < call.inputs.size(); ++i) {
-    const Tensor& input = *call.inputs[i];
-    const bool counts = input.defined() && call.op.precision.may_cast(i);
-    if (counts && amp::takes_part(input.dtype())) return true;
-  }
-  return false;
-}
-
-}  // namespace
 
 bool StepOperation::has_exact_form() const {
   return op == &ops::conv2d || op == &ops::conv_transpose2d;
@@ -65,7 +51,7 @@ void CollectStepCalls::on_call(const amp::ObservedStepCall& call) {
 }
 
 std::optional<std::size_t> CollectStepCalls::operation_of(const amp::ObservedStepCall& call) {
-  if (!may_be_planned(call)) return std::nullopt;
+  if (!amp::is_plannable(call.op, call.inputs)) return std::nullopt;
   const std::string module = nn::current_module_path();
   const auto [known, is_new] = known_.try_emplace({module, &call.op}, calls_.operations.size());
   if (is_new) calls_.operations.push_back({.module = module, .op = &call.op});

@@ -9,8 +9,11 @@
 
 #include "mezzo/amp/module_precision.h"
 #include "mezzo/amp/train_step.h"
+#include "mezzo/core/random.h"
 #include "mezzo/graph/train_step.h"
+#include "mezzo/nn/conv.h"
 #include "mezzo/nn/inference.h"
+#include "mezzo/ops/exact_sums.h"
 #include "mezzo/optim/sgd.h"
 #include "tests/unit/amp/small_net.h"
 #include "tests/unit/message_of.h"
@@ -212,6 +215,19 @@ TEST(PrecisionPlan, PlannableCallsAreThoseOfModulesEachOnce) {
   });
   EXPECT_THAT(calls, ElementsAre(PlannableCall{"conv", "conv2d"}, PlannableCall{"bn", "batch_norm"},
                                  PlannableCall{"", "relu"}, PlannableCall{"fc", "linear"}));
+}
+
+// A network that is a single layer has its rows itself.
+TEST(PrecisionPlans, TheNetworksOwnConvolutionsAreDirectSumsToo) {
+  manual_seed(3);
+  nn::Conv2d net(64, 64, 3, {.padding = 1});
+  const Tensor x = randn({2, 64, 16, 16});
+  const std::vector<float> direct = [&] {
+    const ExactSums exact;
+    return net(x).to_vector<float>();
+  }();
+  apply_plan(net, {.rows = {{.op = "conv2d", .exact = true}}});
+  EXPECT_EQ(net(x).to_vector<float>(), direct);
 }
 
 }  // namespace
