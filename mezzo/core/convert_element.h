@@ -5,12 +5,15 @@
 #include <limits>
 #include <type_traits>
 
+#include "mezzo/core/float8.h"
 #include "mezzo/core/half.h"
 
 namespace mezzo {
 
+// The types that are converted by way of f32.
 template <class T>
-inline constexpr bool kIsHalf = std::is_same_v<T, BFloat16> || std::is_same_v<T, Float16>;
+inline constexpr bool kIsHalf = std::is_same_v<T, BFloat16> || std::is_same_v<T, Float16> ||
+                                std::is_same_v<T, Float8E4M3> || std::is_same_v<T, Float8E5M2>;
 
 // Rounds towards zero. A value out of range becomes the nearest integer in range, and NaN becomes
 // 0; the language leaves both undefined.

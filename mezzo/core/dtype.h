@@ -12,11 +12,12 @@
 #include <string_view>
 #include <type_traits>
 
+#include "mezzo/core/float8.h"
 #include "mezzo/core/half.h"
 
 namespace mezzo {
 
-enum class DType : std::uint8_t { kF32, kBf16, kF16, kF64, kI64, kI32, kU8, kBool };
+enum class DType : std::uint8_t { kF32, kBf16, kF16, kE4m3, kE5m2, kF64, kI64, kI32, kU8, kBool };
 
 enum class NumberKind : std::uint8_t { kFloating, kInteger, kBool };
 
@@ -67,6 +68,22 @@ inline constexpr DTypeInfo kDTypes[] = {
      .epsilon = 0x1p-10,
      .accumulates_in = DType::kF32,
      .is_lower = true},
+    {.dtype = DType::kE4m3,
+     .name = "e4m3",
+     .other_names = {"float8_e4m3fn", "fp8_e4m3"},
+     .bytes = 1,
+     .kind = NumberKind::kFloating,
+     .largest = 448,
+     .epsilon = 0x1p-3,
+     .accumulates_in = DType::kF32},
+    {.dtype = DType::kE5m2,
+     .name = "e5m2",
+     .other_names = {"float8_e5m2", "fp8_e5m2"},
+     .bytes = 1,
+     .kind = NumberKind::kFloating,
+     .largest = 57344,
+     .epsilon = 0x1p-2,
+     .accumulates_in = DType::kF32},
     {.dtype = DType::kF64,
      .name = "f64",
      .other_names = {"float64", "double"},
@@ -143,6 +160,15 @@ constexpr bool is_floating(DType dtype) { return info_of(dtype).kind == NumberKi
 
 constexpr bool is_lower(DType dtype) { return info_of(dtype).is_lower; }
 
+// True for the floating types of eight bits. They store operands of products, with a scale beside
+// them (ops/scaled_cast.h). No other operation computes with them.
+constexpr bool is_eight_bit(DType dtype) { return is_floating(dtype) && size_of(dtype) == 1; }
+
+// True for the floating types in which gradients are computed: all but those of eight bits.
+constexpr bool can_have_gradients(DType dtype) {
+  return is_floating(dtype) && !is_eight_bit(dtype);
+}
+
 // True for the dtypes in which networks are trained: f32 and the lower precisions.
 constexpr bool is_trainable(DType dtype) { return dtype == DType::kF32 || is_lower(dtype); }
 
@@ -156,8 +182,10 @@ constexpr bool has_narrow_range(DType dtype) {
   return info_of(dtype).largest < info_of(DType::kBf16).largest;
 }
 
-// The type that holds the values of both: f64 over f32 over {bf16, f16}, any float over any
-// integer, i64 over i32 over u8 over bool. bf16 with f16 gives f32, since neither holds the other.
+// The type that holds the values of both: f64 over f32 over {bf16, f16, e4m3, e5m2}, any float over
+// any integer, i64 over i32 over u8 over bool. bf16 with f16 gives f32, since neither holds the
+// other. So does a type of eight bits with any other: bf16 and f16 both hold its numbers, and a
+// choice between them would make the result depend on the order of several promotions.
 DType promote(DType a, DType b);
 
 constexpr double epsilon_of(DType dtype) { return info_of(dtype).epsilon; }
@@ -177,6 +205,10 @@ template <>
 struct DTypeOf<BFloat16> : std::integral_constant<DType, DType::kBf16> {};
 template <>
 struct DTypeOf<Float16> : std::integral_constant<DType, DType::kF16> {};
+template <>
+struct DTypeOf<Float8E4M3> : std::integral_constant<DType, DType::kE4m3> {};
+template <>
+struct DTypeOf<Float8E5M2> : std::integral_constant<DType, DType::kE5m2> {};
 template <>
 struct DTypeOf<double> : std::integral_constant<DType, DType::kF64> {};
 template <>
@@ -201,6 +233,8 @@ decltype(auto) visit_dtype(DType dtype, Function&& function) {
     case DType::kF32: return function.template operator()<float>();
     case DType::kBf16: return function.template operator()<BFloat16>();
     case DType::kF16: return function.template operator()<Float16>();
+    case DType::kE4m3: return function.template operator()<Float8E4M3>();
+    case DType::kE5m2: return function.template operator()<Float8E5M2>();
     case DType::kF64: return function.template operator()<double>();
     case DType::kI64: return function.template operator()<std::int64_t>();
     case DType::kI32: return function.template operator()<std::int32_t>();

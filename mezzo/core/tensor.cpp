@@ -117,7 +117,7 @@ bool Tensor::is_leaf() const {
 Tensor& Tensor::set_requires_grad(bool requires_grad) {
   check_arg(is_leaf(), "set_requires_grad",
             "only leaves can be changed, and this is the result of an operation. Use detach()");
-  check_arg(!requires_grad || is_floating(dtype()), "set_requires_grad",
+  check_arg(!requires_grad || can_have_gradients(dtype()), "set_requires_grad",
             "only floating-point tensors have gradients, this one is ", dtype(),
             ". Use astype(DType::kF32)");
   if (requires_grad || autograd_meta() != nullptr) {

@@ -82,6 +82,7 @@ extern const OpDef cast{
               {{{{0, 3}}}, CastAttrs{DType::kBf16}}};
     },
     .exact = true,
+    .takes_eight_bits = true,
     .takes_f32_grad = true,
 };
 
@@ -108,6 +109,7 @@ extern const OpDef to_format{
           {{{{2, 3}}}, FormatAttrs{Format::kChannelsLast}, "channels-last is for 4 dimensions"}};
     },
     .exact = true,
+    .takes_eight_bits = true,
 };
 
 }  // namespace ops

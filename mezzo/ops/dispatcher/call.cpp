@@ -33,12 +33,22 @@ Device common_device(const OpDef& op, Inputs inputs) {
   return first != nullptr ? first->device() : kCpuDevice;
 }
 
+void check_no_eight_bits(const OpDef& op, Inputs inputs) {
+  if (op.takes_eight_bits) return;
+  for (std::size_t i = 0; i < inputs.size(); ++i) {
+    const Tensor& input = *inputs[i];
+    check_arg(!input.defined() || !is_eight_bit(input.dtype()), op.name, "input ", i, " is ", input,
+              ", whose numbers mean nothing without a scale. Use scaled_matmul(), or cast() it");
+  }
+}
+
 bool can_hold(const Tensor& tensor, const TensorSpec& spec) {
   return tensor.defined() && tensor.shape() == spec.shape && tensor.dtype() == spec.dtype &&
          tensor.is_dense(spec.format) && tensor.is_unshared();
 }
 
 Outputs run(const OpDef& op, Inputs inputs, const Attrs& attrs, Inputs over) {
+  check_no_eight_bits(op, inputs);
   Infer infer(op.name, inputs, attrs);
   op.infer(infer);
   const Device device = common_device(op, inputs);

@@ -151,7 +151,7 @@ void record(const OpDef& op, const Attrs& attrs, Inputs inputs, std::span<Tensor
     output.is_kept = (op.saves.outputs >> i & 1U) != 0;
     if (output.is_kept) output.saved = tensor.detach();
     // Differentiation ends at integers: a gradient of labels would have no meaning.
-    if ((op.grad_outputs >> i & 1U) == 0 || !is_floating(tensor.dtype())) continue;
+    if ((op.grad_outputs >> i & 1U) == 0 || !can_have_gradients(tensor.dtype())) continue;
     AutogradMeta& meta = tensor.require_autograd_meta();
     meta.node = Ref<RefCounted>(node.get());
     meta.output = static_cast<std::uint32_t>(i);

@@ -225,6 +225,9 @@ struct OpDef {
   // True if the gradient function takes two gradients of output 0, take_grad() and
   // take_other_grad(), and adds them itself, rounding like add(). This saves a pass over memory.
   bool adds_grads = false;
+  // True for operations that read tensors of eight bits: casts and scaled products. Views read
+  // nothing. All others refuse them, since the numbers mean nothing without their scales.
+  bool takes_eight_bits = false;
   // True for cast: a gradient may arrive in f32 although the output is a 16-bit tensor.
   bool takes_f32_grad = false;
   // True if an input's gradient may be a sum of several, which is f32 for a 16-bit leaf and stays

@@ -27,24 +27,26 @@ TEST(DType, NamesParseBack) {
   EXPECT_EQ(parse_dtype("bfloat16"), kBf16);
   EXPECT_EQ(parse_dtype("float"), kF32);
   EXPECT_EQ(parse_dtype("double"), kF64);
-  for (const char* wrong : {"", "f8", "F32", "f32 ", "?"})
+  for (const char* wrong : {"", "f8", "fp8", "F32", "f32 ", "?"})
     EXPECT_FALSE(parse_dtype(wrong)) << wrong;
 }
 
 // The whole table; rows and columns in the order of kAllDTypes.
 TEST(DType, Promotes) {
-  constexpr DType kExpected[8][8] = {
-      {kF32, kF32, kF32, kF64, kF32, kF32, kF32, kF32},
-      {kF32, kBf16, kF32, kF64, kBf16, kBf16, kBf16, kBf16},
-      {kF32, kF32, kF16, kF64, kF16, kF16, kF16, kF16},
-      {kF64, kF64, kF64, kF64, kF64, kF64, kF64, kF64},
-      {kF32, kBf16, kF16, kF64, kI64, kI64, kI64, kI64},
-      {kF32, kBf16, kF16, kF64, kI64, kI32, kI32, kI32},
-      {kF32, kBf16, kF16, kF64, kI64, kI32, kU8, kU8},
-      {kF32, kBf16, kF16, kF64, kI64, kI32, kU8, kBool},
+  constexpr DType kExpected[10][10] = {
+      {kF32, kF32, kF32, kF32, kF32, kF64, kF32, kF32, kF32, kF32},
+      {kF32, kBf16, kF32, kF32, kF32, kF64, kBf16, kBf16, kBf16, kBf16},
+      {kF32, kF32, kF16, kF32, kF32, kF64, kF16, kF16, kF16, kF16},
+      {kF32, kF32, kF32, kE4m3, kF32, kF64, kE4m3, kE4m3, kE4m3, kE4m3},
+      {kF32, kF32, kF32, kF32, kE5m2, kF64, kE5m2, kE5m2, kE5m2, kE5m2},
+      {kF64, kF64, kF64, kF64, kF64, kF64, kF64, kF64, kF64, kF64},
+      {kF32, kBf16, kF16, kE4m3, kE5m2, kF64, kI64, kI64, kI64, kI64},
+      {kF32, kBf16, kF16, kE4m3, kE5m2, kF64, kI64, kI32, kI32, kI32},
+      {kF32, kBf16, kF16, kE4m3, kE5m2, kF64, kI64, kI32, kU8, kU8},
+      {kF32, kBf16, kF16, kE4m3, kE5m2, kF64, kI64, kI32, kU8, kBool},
   };
-  for (std::size_t i = 0; i < 8; ++i) {
-    for (std::size_t j = 0; j < 8; ++j) {
+  for (std::size_t i = 0; i < 10; ++i) {
+    for (std::size_t j = 0; j < 10; ++j) {
       EXPECT_EQ(promote(kAllDTypes[i], kAllDTypes[j]), kExpected[i][j])
           << name_of(kAllDTypes[i]) << " with " << name_of(kAllDTypes[j]);
     }
