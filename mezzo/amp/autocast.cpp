@@ -1,11 +1,16 @@
 #include "mezzo/amp/autocast.h"
 
+#include <algorithm>
+#include <string>
 #include <utility>
 #include <vector>
 
 #include "mezzo/amp/call_observer.h"
+#include "mezzo/amp/eight_bits.h"
 #include "mezzo/ops/cast.h"
 #include "mezzo/ops/dispatcher/call.h"
+#include "mezzo/ops/dispatcher/grad_mode.h"
+#include "mezzo/ops/dispatcher/node.h"
 
 namespace mezzo::amp {
 namespace {
@@ -103,7 +108,57 @@ class Hook final : public PrecisionHook {
 // One object for all threads; it has no state of its own.
 Hook autocast_hook;
 
+// `layer1.fc.weight`, or with `@768` for a part of that parameter; `layer1.linear` for a product
+// with something else.
+std::string name_of_product(const OpDef& op, const Tensor& weight) {
+  const nn::Module* module = nn::current_module();
+  if (module == nullptr) return op.name;
+  const std::string path = module->path();
+  const std::string prefix = path.empty() ? path : path + '.';
+  for (const nn::Module::Member& member : module->own_parameters()) {
+    if (member.tensor->storage().get() != weight.storage().get()) continue;
+    const std::int64_t offset = weight.offset() - member.tensor->offset();
+    return concat(prefix, member.name, offset != 0 ? concat('@', offset) : "");
+  }
+  return prefix + op.name;
+}
+
+// The products that the region of a thread computes in eight bits.
+class RegionProducts final : public ScaledProducts {
+ public:
+  std::optional<ScaledProduct> of(const OpDef& op, const Tensor& weight) override {
+    const Policy& policy = region_state.policy;
+    if (!region_state.enabled || policy.eight_bits == nullptr) return std::nullopt;
+    const EightBits& eight = *policy.eight_bits;
+    const bool applies =
+        eight.everywhere && action_for(policy, op) == CastAction::kToLower &&
+        std::ranges::find(eight.keep, nn::current_module_path()) == eight.keep.end();
+    if (!applies) return std::nullopt;
+    ScaledProduct product{eight.recipe, policy.lower};
+    if (eight.histories != nullptr) {
+      product.scales = eight.histories->of(name_of_product(op, weight), weight.device());
+    }
+    return product;
+  }
+};
+
+RegionProducts region_products;
+
+ScaleHistories* histories_of(const Policy& policy) {
+  return policy.eight_bits != nullptr ? policy.eight_bits->histories.get() : nullptr;
+}
+
+// Scales advance where a region with histories begins, but not within a region with the same ones,
+// nor where a backward pass computes something again, nor without gradients, as in an evaluation.
+void advance_scales(const Policy& policy) {
+  ScaleHistories* const own = histories_of(policy);
+  if (own == nullptr || !grad_enabled() || differentiated_node() != nullptr) return;
+  if (region_state.enabled && histories_of(region_state.policy) == own) return;
+  own->advance();
+}
+
 void apply(bool enabled, const Policy& policy) {
+  set_scaled_products(&region_products);
   region_state.enabled = enabled;
   region_state.policy = policy;
   set_precision_hook(enabled || call_observer != nullptr ? &autocast_hook : nullptr);
@@ -114,6 +169,10 @@ void check_policy(const Policy& policy) {
       is_lower(policy.lower) || (policy.lower == DType::kF32 && policy.level == Level::kO3);
   check_arg(ok, "autocast", "the lower dtype must be ", lower_dtypes(),
             ", and f32 at O3 only: it is ", policy.lower, " at ", policy.level);
+  check_arg(
+      policy.eight_bits == nullptr || !policy.eight_bits->everywhere || is_lower(policy.lower),
+      "autocast", "products in eight bits need a lower dtype for the rest: it is ", policy.lower,
+      ". Use bf16");
 }
 
 }  // namespace
@@ -143,6 +202,7 @@ Autocast::~Autocast() {
 void enable_autocast(const Policy& policy) {
   if (policy.level == Level::kO0) return disable_autocast();
   check_policy(policy);
+  advance_scales(policy);
   apply(true, policy);
 }
 

@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "mezzo/amp/autocast.h"
+#include "mezzo/amp/eight_bits.h"
 #include "mezzo/ops/cast.h"
 #include "mezzo/ops/dispatcher/registry.h"
 #include "mezzo/ops/exact_sums.h"
@@ -178,6 +179,14 @@ void check_lower(DType dtype) {
   check_arg(is_lower(dtype), "amp", "the lower dtype must be ", lower_dtypes(), ", it is ", dtype);
 }
 
+// A network's own eight bits: with layers that stay in 16, and histories that no other network has.
+Policy for_network(nn::Module& net, Policy policy) {
+  if (policy.eight_bits != nullptr && policy.eight_bits->everywhere) {
+    policy.eight_bits = eight_bits_of(net, policy.eight_bits->recipe);
+  }
+  return policy;
+}
+
 }  // namespace
 
 nn::Module& to_float(nn::Module& module, DType dtype) {
@@ -197,7 +206,7 @@ nn::Module& add_flags_recursive(nn::Module& module, PrecisionFlags flags) {
 
 Policy apply_options(nn::Module& net, Policy policy, const MixedPrecisionOptions& options) {
   const Names names(net, options, policy.lower);
-  Policy result = with_options(std::move(policy), names, options);
+  Policy result = for_network(net, with_options(std::move(policy), names, options));
   names.set_modules();
   return result;
 }
@@ -234,7 +243,7 @@ void set_policy(nn::Module& module, const Policy& policy, bool exact) {
   if (policy.level == Level::kO0) {
     clear_policy(module);
   } else {
-    set_hook(module, policy, HookScope::kNetwork, nullptr, exact);
+    set_hook(module, for_network(module, policy), HookScope::kNetwork, nullptr, exact);
   }
 }
 

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "mezzo/amp/eight_bits.h"
 #include "mezzo/ops/all.h"
 #include "mezzo/ops/dispatcher/registry.h"
 
@@ -63,6 +64,10 @@ std::vector<std::string> OpRules::without_calls(std::span<const std::string> cal
     if (std::ranges::none_of(called, is_about)) names.emplace_back(op->name);
   }
   return names;
+}
+
+DType Policy::named_dtype() const {
+  return eight_bits != nullptr && eight_bits->everywhere ? eight_bits->recipe.dtype : dtype();
 }
 
 CastAction action_for(const Policy& policy, const OpDef& op) {

@@ -50,6 +50,8 @@ class OpRules {
   std::optional<CastAction> others_;  // for operations that are not named
 };
 
+struct EightBits;
+
 struct Policy {
   Level level = Level::kAuto;
   // A lower precision; f32 only at O3, which then computes everything in f32.
@@ -60,8 +62,12 @@ struct Policy {
   // keeps in f32 keeps them in f32, too.
   std::optional<bool> keep_batchnorm_fp32{};
   std::shared_ptr<const OpRules> rules{};  // null: none
+  // The products that have eight bits (amp/eight_bits.h); the others have `lower`. Null: none.
+  std::shared_ptr<const EightBits> eight_bits{};
 
-  // The dtype that names the precision: `lower`, or f32 at O0.
+  // The dtype that names the precision: that of eight bits, `lower`, or f32 at O0.
+  DType named_dtype() const;
+  // The dtype of activations and gradients: `lower`, or f32 at O0.
   DType dtype() const { return level == Level::kO0 ? DType::kF32 : lower; }
   bool keeps_batchnorm() const { return keep_batchnorm_fp32.value_or(level != Level::kO3); }
   bool operator==(const Policy&) const = default;

@@ -74,6 +74,8 @@ struct TrainStepOptions {
   std::function<void(StepPhase)> on_phase{};
 };
 
+class ScaleHistories;
+
 // Throws ArgumentError unless micro_batches and max_grad_norm are positive.
 void check_step_options(const TrainStepOptions& options);
 
@@ -132,6 +134,10 @@ class TrainStep {
   // remains: weights, buffers, gradients, random numbers and the loss scale are those from before.
   // Returns the loss. Processes that train together make it together. Throws what a step throws.
   TrainStepResult probe(const Batch& batch, double scale, StepObserver& observer);
+
+  // The scales of products in eight bits under delayed scaling, of the network's settings or the
+  // step's policy; null if there are none.
+  std::shared_ptr<ScaleHistories> scale_histories() const;
 
   // Throws ArgumentError if the optimizer holds none of the network's parameters, for example after
   // half_parameters(), which replaces them: it would train nothing. The first step checks this;

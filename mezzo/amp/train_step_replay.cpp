@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "mezzo/amp/eight_bits.h"
 #include "mezzo/amp/observed_calls.h"
 #include "mezzo/amp/train_step.h"
 #include "mezzo/core/random.h"
@@ -37,9 +38,17 @@ void TrainStep::replay(const Batch& batch, RandomPosition start) {
   drop_gradients();
 }
 
+std::shared_ptr<ScaleHistories> TrainStep::scale_histories() const {
+  if (auto own = scale_histories_of(net_)) return own;
+  const std::optional<Policy>& around = options_.policy;
+  const bool has_some = around.has_value() && around->eight_bits != nullptr;
+  return has_some ? around->eight_bits->histories : nullptr;
+}
+
 TrainStepResult TrainStep::probe(const Batch& batch, double scale, StepObserver& observer) {
   const KeepRandomPosition position;
   const nn::KeepBuffers buffers(net_);
+  const KeepScales scales(scale_histories());
   GradScaler scaler(fixed_loss_scale(scale));
   std::swap(scaler_, scaler);
   // Its gradients are not finite either, and that is what a probe is there to find out.

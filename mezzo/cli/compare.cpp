@@ -45,7 +45,7 @@ std::vector<std::string> table_row(const train::RunOptions& run, const train::Ru
   const bool is_language = !result.test.has_accuracy();
   return {run.model,
           level_of(run),
-          name_of(run.policy.dtype()),
+          name_of(run.policy.named_dtype()),
           fmt::format("{:.2f}", result.step_ms_median),
           fmt::format("{:.0f}", is_language ? result.tokens_per_s : result.images_per_s),
           fmt::format("{}", result.epochs),
@@ -60,7 +60,8 @@ std::vector<std::string> table_row(const train::RunOptions& run, const train::Ru
 std::string log_folder(const std::string& parent, std::size_t number,
                        const train::RunOptions& run) {
   if (parent.empty()) return {};
-  return fmt::format("{}/{}-{}-{}", parent, number, level_of(run), name_of(run.policy.dtype()));
+  return fmt::format("{}/{}-{}-{}", parent, number, level_of(run),
+                     name_of(run.policy.named_dtype()));
 }
 
 std::vector<train::RunOptions> parsed_runs(const CompareOptions& options) {
@@ -72,10 +73,12 @@ std::vector<train::RunOptions> parsed_runs(const CompareOptions& options) {
     run.level = level;
     if (level.find('/') != std::string::npos) run.dtype.reset();  // --dtype is for the other levels
     // These options are for levels that lower something; O0 is the reference.
-    if (parse_policy(level, run.dtype, "--levels").level == amp::Level::kO0) {
+    const amp::Policy policy = parse_policy(level, run.dtype, "--levels");
+    if (policy.level == amp::Level::kO0) {
       run.run.precision.lower.clear();
       run.keep_batchnorm.clear();
     }
+    if (policy.eight_bits == nullptr) run.recipe.clear();
     runs.push_back(run.parsed());
   }
   if (!options.plan.empty()) {

@@ -65,10 +65,12 @@ DiffSide parse_side(const std::string& said, const char* argument, const SharedO
   own.level = side.step.is_f64 ? "O0" : level;
   if (level.find('/') != std::string::npos) own.dtype.reset();  // --dtype is for the other levels
   // These options are for levels that lower something.
-  if (parse_policy(own.level, own.dtype, argument).level == amp::Level::kO0) {
+  const amp::Policy policy = parse_policy(own.level, own.dtype, argument);
+  if (policy.level == amp::Level::kO0) {
     own.run.precision.lower.clear();
     own.keep_batchnorm.clear();
   }
+  if (policy.eight_bits == nullptr) own.recipe.clear();
   if (side.step.is_f64) own.loss_scale.clear();
   side.step.run = own.parsed();
   side.step.title = concat(side.step.run.model, " ", said);

@@ -110,7 +110,7 @@ Json start_event(const std::string& command, const train::RunOptions& options, c
                 {"command", command},
                 {"model", options.model},
                 {"level", amp::name_of(options.policy.level)},
-                {"dtype", name_of(options.policy.dtype())},
+                {"dtype", name_of(options.policy.named_dtype())},
                 {"plan", or_null(plan_file_of(options))},
                 {"keep_f32", options.precision.keep_float32},
                 {"lower", options.precision.lower},
@@ -131,7 +131,7 @@ Json begin_result(const train::RunOptions& options) {
   return {{"event", "result"},
           {"model", options.model},
           {"level", amp::name_of(options.policy.level)},
-          {"dtype", name_of(options.policy.dtype())},
+          {"dtype", name_of(options.policy.named_dtype())},
           {"plan", or_null(plan_file_of(options))}};
 }
 

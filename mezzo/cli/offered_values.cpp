@@ -75,7 +75,7 @@ std::vector<std::string> level_words() {
   for (const amp::Level level : amp::kLevels) {
     if (level == amp::Level::kO0) continue;  // it has no lower precision
     for (const DType dtype : kAllDTypes) {
-      if (is_lower(dtype)) words.push_back(concat(level, "/", dtype));
+      if (is_lower(dtype) || dtype == DType::kE4m3) words.push_back(concat(level, "/", dtype));
     }
   }
   return words;

@@ -8,6 +8,7 @@
 
 #include <CLI/CLI.hpp>
 
+#include "mezzo/ops/scaled_linear.h"
 #include "mezzo/train/run.h"
 
 namespace mezzo::cli {
@@ -47,6 +48,7 @@ struct ScheduleWords {
 struct SharedOptions {
   train::RunOptions run{};
   std::string level = "O2";
+  std::string recipe{};                // of eight bits; empty: current
   std::optional<std::string> dtype{};  // default: bf16
   std::string plan{};                  // a file
   std::optional<std::int64_t> watch_every{};
@@ -133,14 +135,17 @@ void add_output_options(CLI::App& command, SharedOptions& options);
 // --steps was given.
 void fit_epochs(const SharedOptions& options, std::int64_t examples, train::RunOptions& run);
 
-// `O2/bf16`.
+// `O2/bf16`, `O2/e4m3`, `O2/e4m3/mxfp8`.
 std::string text_of(const amp::Policy& policy);
 // The same of a run's level, or `plan plan.json` with the name of its plan's file.
 std::string precision_of(const train::RunOptions& run);
-// Parses the policy of such a text, or of `O2` alone. Throws ArgumentError that begins with
+// Parses the policy of such a text, or of `O2` alone; `scaling` is the recipe of eight bits unless
+// the text says another. Throws ArgumentError that begins with
 // `option` and names the valid values, also if `dtype`, from --dtype, contradicts the text.
 amp::Policy parse_policy(const std::string& text, const std::optional<std::string>& dtype,
-                         const char* option = "--amp");
+                         const char* option = "--amp", Scaling scaling = Scaling::kCurrent);
+// That of --recipe. Throws ArgumentError for an unknown one.
+Scaling scaling_of(const SharedOptions& options);
 
 // Applies --threads, --tf32 and --exact.
 void apply_machine_options(const SharedOptions& options);

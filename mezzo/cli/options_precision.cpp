@@ -3,6 +3,7 @@
 #include <limits>
 #include <vector>
 
+#include "mezzo/amp/eight_bits.h"
 #include "mezzo/cli/offered_values.h"
 #include "mezzo/cli/option_words.h"
 #include "mezzo/models/model.h"
@@ -24,6 +25,16 @@ train::LossScaling parse_loss_scale(const std::string& text) {
             "` is neither dynamic, none nor a number of at least 1 that is finite in f32");
   return {.kind = Kind::kStatic, .scale = scale};
 }
+
+Scaling scaling_named(const std::string& name, const char* option) {
+  const std::optional<Scaling> scaling = parse_scaling(name);
+  check_arg(scaling.has_value(), option, "unknown recipe `", name,
+            "`. Known recipes are current, delayed, rows and mxfp8");
+  return *scaling;
+}
+
+// What --dtype takes.
+std::string precision_names() { return "bf16, f16 or e4m3"; }
 
 // Empty for an option that was not given.
 std::optional<bool> parse_flag(const char* option, const std::string& text) {
@@ -54,37 +65,61 @@ void add_rule_options(CLI::App& command, SharedOptions& options) {
   add(offer(command.add_option("--keep-batchnorm-fp32", options.keep_batchnorm,
                                "Scale and shift of norms in f32: true, or false (default at O3)"),
             {"true", "false"}));
-  add(offer(command.add_option("--dtype", options.dtype, lower_dtypes() + " (bf16)"),
-            words_in(lower_dtypes())));
+  add(offer(command.add_option("--dtype", options.dtype, precision_names() + " (bf16)"),
+            words_in(precision_names())));
+  add(offer(command.add_option("--recipe", options.recipe,
+                               "Scales of e4m3: current, delayed, rows or mxfp8"),
+            words_in("current, delayed, rows or mxfp8")));
 }
 
 }  // namespace
 
-std::string text_of(const amp::Policy& policy) { return concat(policy.level, "/", policy.dtype()); }
+std::string text_of(const amp::Policy& policy) {
+  const std::string text = concat(policy.level, "/", policy.named_dtype());
+  const bool says_recipe =
+      policy.eight_bits != nullptr && policy.eight_bits->recipe.scaling != Scaling::kCurrent;
+  return says_recipe ? concat(text, "/", policy.eight_bits->recipe.scaling) : text;
+}
 
 std::string precision_of(const train::RunOptions& run) {
   return run.plan != nullptr ? "plan " + run.plan_file : text_of(run.policy);
 }
 
 amp::Policy parse_policy(const std::string& text, const std::optional<std::string>& dtype,
-                         const char* option) {
+                         const char* option, Scaling scaling) {
   const std::size_t slash = text.find('/');
   const bool has_own = slash != std::string::npos;
   const auto level = amp::parse_level(text.substr(0, slash));
   check_arg(level.has_value(), option, "unknown level `", text,
             "`. Known levels are O0, O1, auto, O2 and O3, also with a dtype: O2/f16");
-  const std::string name = has_own ? text.substr(slash + 1) : dtype.value_or("bf16");
+  std::string name = has_own ? text.substr(slash + 1) : dtype.value_or("bf16");
+  if (const std::size_t at = name.find('/'); at != std::string::npos) {
+    scaling = scaling_named(name.substr(at + 1), option);
+    name.resize(at);
+  }
   check_arg(dtype.value_or(name) == name, "--dtype", "`", dtype.value_or(name),
             "` is not the dtype of the level `", text, "`. Leave one of the two out");
   const auto lower = parse_dtype(name);
+  const char* const given = has_own ? option : "--dtype";
   const bool is_all_f32 = *level == amp::Level::kO0 && lower == DType::kF32;
-  check_arg(lower.has_value() && (is_lower(*lower) || is_all_f32), has_own ? option : "--dtype",
-            "`", name, "` is not a lower precision. Use ", lower_dtypes());
-  return {.level = *level, .lower = is_lower(*lower) ? *lower : DType::kBf16};
+  const bool is_eight = lower == DType::kE4m3;
+  check_arg(lower.has_value() && (is_lower(*lower) || is_all_f32 || is_eight), given, "`", name,
+            "` is not a lower precision. Use ", precision_names());
+  check_arg(!is_eight || *level != amp::Level::kO0, given,
+            "e4m3 at O0, which lowers nothing. Use O2/e4m3");
+  amp::Policy policy{.level = *level, .lower = is_lower(*lower) ? *lower : DType::kBf16};
+  if (is_eight) policy.eight_bits = amp::make_eight_bits(usual_recipe(scaling));
+  return policy;
+}
+
+Scaling scaling_of(const SharedOptions& options) {
+  return options.recipe.empty() ? Scaling::kCurrent : scaling_named(options.recipe, "--recipe");
 }
 
 void set_precision(const SharedOptions& options, train::RunOptions& run) {
-  run.policy = parse_policy(options.level, options.dtype);
+  run.policy = parse_policy(options.level, options.dtype, "--amp", scaling_of(options));
+  check_arg(options.recipe.empty() || run.policy.eight_bits != nullptr || !options.plan.empty(),
+            "--recipe", "says how eight bits are scaled, and this run has none. Add --dtype e4m3");
   run.precision.keep_batchnorm_fp32 = parse_flag("--keep-batchnorm-fp32", options.keep_batchnorm);
   run.loss_scale = parse_loss_scale(options.loss_scale);
   if (!options.plan.empty()) run.use_plan(amp::read_plan(options.plan), options.plan);

@@ -90,7 +90,7 @@ ConfigurationRows configuration_rows(const train::RunOptions& options) {
           {"data", options.data},
           {"level", options.plan != nullptr ? precision_of(options)
                                             : std::string(amp::name_of(options.policy.level))},
-          {"dtype", name_of(options.policy.dtype())},
+          {"dtype", name_of(options.policy.named_dtype())},
           {"loss scaling", describe_scaling(options)},
           {"batch size", std::to_string(options.batch_size)},
           {"optimizer", train::describe(options.optimizer)},

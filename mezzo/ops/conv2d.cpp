@@ -2,11 +2,14 @@
 
 #include <algorithm>
 
+#include "mezzo/ops/cast.h"
 #include "mezzo/ops/conv2d_attrs.h"
 #include "mezzo/ops/dispatcher/call.h"
 #include "mezzo/ops/dispatcher/sample.h"
 #include "mezzo/ops/exact_sums.h"
 #include "mezzo/ops/reduce.h"
+#include "mezzo/ops/scaled_linear.h"
+#include "mezzo/ops/shape_ops.h"
 
 namespace mezzo {
 namespace {
@@ -290,6 +293,24 @@ Tensor grad_weight(const Tensor& grad, const Tensor& x, const Conv2dGradAttrs& a
 
 }  // namespace
 
+namespace {
+
+// A convolution of single pixels is a product of the matrix of all pixels, and may have eight bits.
+std::optional<Tensor> conv2d_in_eight_bits(const Tensor& x, const Tensor& weight,
+                                           const Tensor& bias, const Conv2dAttrs& attrs) {
+  const Shape& w = weight.shape();
+  const bool is_product = attrs.is_pointwise(size_of_image(w)) && attrs.stride == Size2d(1);
+  if (!is_product || x.size(1) != w[1]) return std::nullopt;
+  const auto product = scaled_product_of(ops::conv2d, x, weight);
+  if (!product.has_value()) return std::nullopt;
+  const WithoutPrecisionHook outside;
+  const Tensor pixels = permute(to_format(x, Format::kChannelsLast), {0, 2, 3, 1});
+  const Tensor y = scaled_linear(pixels, reshape(weight, {w[0], w[1]}), bias, *product);
+  return permute(y, {0, 3, 1, 2});
+}
+
+}  // namespace
+
 Tensor conv2d(const Tensor& x, const Tensor& weight, const Tensor& bias,
               const Conv2dOptions& options) {
   Conv2dAttrs attrs{options.stride, {}, options.dilation, options.groups, are_sums_exact()};
@@ -298,6 +319,7 @@ Tensor conv2d(const Tensor& x, const Tensor& weight, const Tensor& bias,
     window.check_numbers(ops::conv2d.name);
     attrs.padding =
         options.padding.resolve(size_of_image(x.shape()), window.span(), options.stride);
+    if (const auto product = conv2d_in_eight_bits(x, weight, bias, attrs)) return *product;
   }
   return call_one(ops::conv2d, {&x, &weight, &bias}, attrs);
 }

@@ -7,6 +7,7 @@
 #include "mezzo/ops/dispatcher/sample.h"
 #include "mezzo/ops/matmul_attrs.h"
 #include "mezzo/ops/reduce.h"
+#include "mezzo/ops/scaled_linear.h"
 #include "mezzo/ops/shape_ops.h"
 
 namespace mezzo {
@@ -223,7 +224,24 @@ extern const OpDef linear{
 
 }  // namespace ops
 
+namespace {
+
+// Products with one matrix for all rows of a may have eight bits. Others are those of attention,
+// whose scores stay in 16.
+std::optional<Tensor> matmul_in_eight_bits(const Tensor& a, const Tensor& b,
+                                           const MatmulOptions& options) {
+  if (a.rank() < 2 || b.rank() != 2 || options.f32_result) return std::nullopt;
+  const auto product = scaled_product_of(ops::matmul, a, b);
+  if (!product.has_value()) return std::nullopt;
+  const auto swapped = [](const Tensor& x) { return transpose(x, -1, -2); };
+  return scaled_linear(options.transpose_a ? swapped(a) : a, options.transpose_b ? b : swapped(b),
+                       Tensor(), *product);
+}
+
+}  // namespace
+
 Tensor matmul(const Tensor& a, const Tensor& b, const MatmulOptions& options) {
+  if (const auto product = matmul_in_eight_bits(a, b, options)) return *product;
   MatmulAttrs attrs{options.transpose_a, options.transpose_b, options.f32_result};
   if (a.rank() != 1 && b.rank() != 1) return call_one(ops::matmul, {&a, &b}, attrs);
   // Transposing a vector changes nothing.
@@ -239,6 +257,9 @@ Tensor matmul(const Tensor& a, const Tensor& b, const MatmulOptions& options) {
 }
 
 Tensor linear(const Tensor& x, const Tensor& weight, const Tensor& bias) {
+  if (const auto product = scaled_product_of(ops::linear, x, weight)) {
+    return scaled_linear(x, weight, bias, *product);
+  }
   return call_one(ops::linear, {&x, &weight, &bias});
 }
 

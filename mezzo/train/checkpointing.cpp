@@ -2,6 +2,7 @@
 
 #include <filesystem>
 
+#include "mezzo/amp/eight_bits.h"
 #include "mezzo/core/log.h"
 #include "mezzo/core/random.h"
 #include "mezzo/io/checkpoint_manifest.h"
@@ -13,6 +14,7 @@ namespace mezzo::train {
 namespace {
 
 constexpr const char* kOptimizer = "optimizer";
+constexpr const char* kScales = "scales";
 constexpr const char* kOptimizerKind = "optimizer_kind";
 constexpr const char* kScaler = "scaler";
 constexpr const char* kStep = "step";
@@ -88,6 +90,10 @@ void restore_scaler(amp::GradScaler& scaler, const io::Checkpoint& checkpoint) {
   scaler.load_state_dict(state);
 }
 
+void restore_scales(const amp::TrainStep& step, const io::Checkpoint& checkpoint) {
+  if (const auto scales = step.scale_histories()) scales->load_state(checkpoint.tensors(kScales));
+}
+
 // The values of checkpoints of earlier versions: they trained in one process, without samplers.
 io::CheckpointValues earlier_order() {
   return {{kProcesses, std::int64_t{1}}, {kSampler, std::string(kNoSampler)}};
@@ -147,6 +153,7 @@ void restore_all_but_network(const TrainingState& state, const io::Checkpoint& c
   const RandomPosition random = checkpoint.random_position(kGenerator);
   restore_scaler(state.step.scaler(), checkpoint);
   restore_optimizer(state.step.optimizer(), checkpoint);
+  restore_scales(state.step, checkpoint);
   state.step.set_skipped_in_a_row(checkpoint.value<std::int64_t>(kStep, kSkippedInARow));
   state.loader.seek({.epoch = checkpoint.value<std::int64_t>(kLoader, "epoch"),
                      .step = checkpoint.value<std::int64_t>(kLoader, "step")});
@@ -159,6 +166,9 @@ io::Checkpoint capture(const TrainingState& state, std::int64_t step) {
   io::Checkpoint checkpoint{.step = step};
   checkpoint.groups = {{kModelGroup, state.step.net().state()},
                        {kOptimizer, state.step.optimizer().state()}};
+  if (const auto scales = state.step.scale_histories()) {
+    checkpoint.groups.push_back({kScales, scales->state()});
+  }
   checkpoint.random[kGenerator] = default_generator().position();
   checkpoint.values[kOptimizer] = counters_of(state.step.optimizer());
   checkpoint.values[kOptimizerKind] = kind_of(state.step.optimizer());

@@ -6,6 +6,7 @@
 #include <sstream>
 #include <utility>
 
+#include "mezzo/amp/eight_bits.h"
 #include "mezzo/core/error.h"
 #include "mezzo/io/crc32c.h"
 #include "mezzo/io/utf8.h"
@@ -27,19 +28,24 @@ constexpr const char* kCutmix = "--cutmix";
 constexpr const char* kDecayMatrices = "--decay-matrices";
 constexpr const char* kWarmupSteps = "--warmup-steps";
 constexpr const char* kExact = "--exact";
+constexpr const char* kRecipe = "--recipe";
 constexpr const char* kPlan = "--plan";
 constexpr const char* kWatchEvery = "--watch-every";
 
 // The values of options with which checkpoints of versions without these options were written.
 const std::map<std::string, std::string>& in_earlier_versions() {
   static const std::map<std::string, std::string> values{
-      {kSyncBatchNorm, "off"}, {kMixup, "0"},         {kCutmix, "0"},
-      {"--optimizer", "sgd"},  {"--nesterov", "off"}, {"--lr-of", ""},
-      {"--accumulate", "1"},   {"--clip", ""},        {"--class-weights", ""},
-      {kFreeze, ""},           {"--lr-factor", ""},   {"--lr-patience", ""},
-      {"--lr-cooldown", ""},   {"--monitor", ""},     {"--ema", ""},
-      {"--ema-warmup", "off"}, {"--tokens", "0"},     {kDecayMatrices, "off"},
-      {kWarmupSteps, ""},      {kExact, "off"},       {kPlan, ""},
+      {kSyncBatchNorm, "off"}, {kMixup, "0"},
+      {kCutmix, "0"},          {"--optimizer", "sgd"},
+      {"--nesterov", "off"},   {"--lr-of", ""},
+      {"--accumulate", "1"},   {"--clip", ""},
+      {"--class-weights", ""}, {kFreeze, ""},
+      {"--lr-factor", ""},     {"--lr-patience", ""},
+      {"--lr-cooldown", ""},   {"--monitor", ""},
+      {"--ema", ""},           {"--ema-warmup", "off"},
+      {"--tokens", "0"},       {kDecayMatrices, "off"},
+      {kWarmupSteps, ""},      {kExact, "off"},
+      {kRecipe, ""},           {kPlan, ""},
       {kWatchEvery, ""}};
   return values;
 }
@@ -166,7 +172,7 @@ Configuration configuration_of(const RunOptions& options) {
   Configuration result{{"--model", options.model},
                        {"--data", io::escape_invalid_utf8(options.data)},
                        {"--amp", amp::name_of(options.policy.level)},
-                       {"--dtype", name_of(options.policy.dtype())},
+                       {"--dtype", name_of(options.policy.named_dtype())},
                        {"--batch-size", concat(options.batch_size)},
                        {"--image-size", concat(options.image_size)},
                        {"--tokens", concat(options.tokens)},
@@ -187,6 +193,8 @@ Configuration configuration_of(const RunOptions& options) {
                        {"--keep-batchnorm-fp32", text_of(options.precision.keep_batchnorm_fp32)},
                        {kKeepF32, text_of(options.precision.keep_float32)},
                        {kLower, text_of(options.precision.lower)}};
+  const auto& eight_bits = options.policy.eight_bits;
+  result[kRecipe] = eight_bits != nullptr ? name_of(eight_bits->recipe.scaling) : "";
   add_optimizer(result, options.optimizer);
   result[kPlan] = text_of(options.plan.get());
   // When the watch looks decides what it finds.

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <vector>
 
 #include "mezzo/core/dtype.h"
@@ -16,12 +17,14 @@ struct SampleInput {
   Shape shape;
   double low = -1;  // values are uniform in [low, high)
   double high = 1;
-  bool integer = false;  // i64 values in [low, high) instead
-  bool absent = false;   // an optional input that is not given
-  bool boolean = false;  // kBool values instead; low and high are ignored
+  bool integer = false;          // i64 values in [low, high) instead
+  bool absent = false;           // an optional input that is not given
+  bool boolean = false;          // kBool values instead; low and high are ignored
+  std::optional<DType> dtype{};  // always of this dtype
 
   // The dtype of its values in a call with floating-point inputs of the given dtype.
   DType dtype_in(DType floating) const {
+    if (dtype.has_value()) return *dtype;
     if (boolean) return DType::kBool;
     return integer ? DType::kI64 : floating;
   }

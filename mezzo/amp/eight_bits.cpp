@@ -1,0 +1,172 @@
+#include "mezzo/amp/eight_bits.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "mezzo/amp/module_precision.h"
+#include "mezzo/nn/embedding.h"
+#include "mezzo/ops/delayed_scale.h"
+#include "mezzo/ops/dispatcher/capture_hook.h"
+
+namespace mezzo::amp {
+namespace {
+
+constexpr const char* kScales = "scales";
+
+// The parts of a name in state(), and where they are.
+struct Part {
+  const char* role;
+  DelayedScale ProductScales::*scale;
+};
+constexpr Part kParts[] = {
+    {"x", &ProductScales::x}, {"weight", &ProductScales::weight}, {"grad", &ProductScales::grad}};
+
+bool is_product_layer(const nn::Module& module) {
+  return module.children().empty() &&
+         std::ranges::any_of(module.own_parameters(), [](const nn::Module::Member& member) {
+           return member.tensor->rank() >= 2;
+         });
+}
+
+// Layers with a weight, in the order of registration.
+std::vector<const nn::Module*> product_layers(nn::Module& net) {
+  std::vector<const nn::Module*> layers;
+  for (const nn::Module::NamedModule& entry : net.named_modules()) {
+    if (is_product_layer(*entry.module)) layers.push_back(entry.module);
+  }
+  return layers;
+}
+
+}  // namespace
+
+std::shared_ptr<const ProductScales> ScaleHistories::of(const std::string& name, Device device) {
+  const std::lock_guard lock(mutex_);
+  std::shared_ptr<const ProductScales>& found = scales_[name];
+  if (found == nullptr || found->x.scale.device() != device) {
+    const auto make = [&] { return make_delayed_scale(recipe_.history, device); };
+    found = std::make_shared<ProductScales>(ProductScales{make(), make(), make()});
+  }
+  return found;
+}
+
+void ScaleHistories::advance() {
+  if (is_held_) return;
+  do_host_work("scales.advance", {}, {}, [this](std::span<const Tensor>) {
+    const std::lock_guard lock(mutex_);
+    for (const auto& [name, scales] : scales_) {
+      mezzo::advance(scales->x, recipe_.dtype, recipe_.margin);
+      mezzo::advance(scales->weight, recipe_.dtype, recipe_.margin);
+      mezzo::advance(scales->grad, recipe_.grad_dtype, recipe_.margin);
+    }
+    return true;
+  });
+}
+
+std::vector<NamedTensor> ScaleHistories::state() const {
+  const std::lock_guard lock(mutex_);
+  std::vector<NamedTensor> state;
+  for (const auto& [name, scales] : scales_) {
+    for (const Part& part : kParts) {
+      const DelayedScale& scale = (*scales).*part.scale;
+      state.push_back({concat(name, '.', part.role, ".scale"), copy_of(scale.scale)});
+      state.push_back({concat(name, '.', part.role, ".history"), copy_of(scale.history)});
+    }
+  }
+  return state;
+}
+
+void ScaleHistories::load_state(const std::vector<NamedTensor>& state) {
+  Scales loaded;
+  std::size_t taken = 0;
+  const auto find = [&](const std::string& name, const Shape& shape) {
+    const auto found = std::ranges::find(state, name, &NamedTensor::name);
+    check_arg(found != state.end(), kScales, "the state has no `", name,
+              "`. Give what state() of the same recipe returned");
+    check_arg(found->tensor.dtype() == DType::kF32 && found->tensor.shape() == shape, kScales, "`",
+              name, "` is ", found->tensor, ", not f32", shape,
+              ". The recipe's history must be what it was");
+    ++taken;
+    return copy_of(found->tensor);
+  };
+  for (const NamedTensor& entry : state) {
+    constexpr std::string_view kFirst = ".x.scale";
+    if (!entry.name.ends_with(kFirst)) continue;
+    const std::string name = entry.name.substr(0, entry.name.size() - kFirst.size());
+    auto scales = std::make_shared<ProductScales>();
+    for (const Part& part : kParts) {
+      DelayedScale& scale = (*scales).*part.scale;
+      scale.scale = find(concat(name, '.', part.role, ".scale"), {1});
+      scale.history = find(concat(name, '.', part.role, ".history"), {recipe_.history});
+    }
+    loaded[name] = std::move(scales);
+  }
+  check_arg(taken == state.size(), kScales, "the state has ", state.size() - taken,
+            " tensors that are not scales. Give what state() returned");
+  const std::lock_guard lock(mutex_);
+  take_over(std::move(loaded));
+}
+
+// A captured program holds the tensors that are there, so these are overwritten.
+void ScaleHistories::take_over(Scales loaded) {
+  for (auto& [name, scales] : loaded) {
+    const auto own = scales_.find(name);
+    if (own == scales_.end()) continue;
+    for (const Part& part : kParts) {
+      const DelayedScale& from = (*scales).*part.scale;
+      const DelayedScale& to = (*own->second).*part.scale;
+      copy_elements(from.scale, to.scale);
+      copy_elements(from.history, to.history);
+    }
+    scales = own->second;
+  }
+  scales_ = std::move(loaded);
+}
+
+KeepScales::KeepScales(std::shared_ptr<ScaleHistories> histories)
+    : histories_(std::move(histories)) {
+  if (histories_ == nullptr) return;
+  before_ = histories_->state();
+  histories_->hold(true);
+}
+
+KeepScales::~KeepScales() {
+  if (histories_ == nullptr) return;
+  histories_->hold(false);
+  histories_->load_state(before_);
+}
+
+std::shared_ptr<const EightBits> make_eight_bits(const ScalingRecipe& recipe,
+                                                 std::vector<std::string> keep) {
+  check_recipe(recipe, "eight_bits");
+  auto result = std::make_shared<EightBits>();
+  result->recipe = recipe;
+  result->keep = std::move(keep);
+  if (recipe.scaling == Scaling::kDelayed) {
+    result->histories = std::make_shared<ScaleHistories>(recipe);
+  }
+  return result;
+}
+
+std::shared_ptr<const EightBits> eight_bits_of(nn::Module& net, const ScalingRecipe& recipe) {
+  const std::vector<const nn::Module*> layers = product_layers(net);
+  std::vector<std::string> keep;
+  if (!layers.empty()) {
+    // A table of tokens computes nothing: the layer after it is one of many.
+    const bool reads_data = dynamic_cast<const nn::Embedding*>(layers.front()) == nullptr;
+    if (reads_data) keep.push_back(layers.front()->path());
+    if (keep.empty() || layers.size() > 1) keep.push_back(layers.back()->path());
+  }
+  return make_eight_bits(recipe, std::move(keep));
+}
+
+std::shared_ptr<ScaleHistories> scale_histories_of(nn::Module& net) {
+  for (const nn::Module::NamedModule& entry : net.named_modules()) {
+    const std::optional<Policy> policy = policy_of(*entry.module);
+    if (policy.has_value() && policy->eight_bits != nullptr && policy->eight_bits->histories) {
+      return policy->eight_bits->histories;
+    }
+  }
+  return nullptr;
+}
+
+}  // namespace mezzo::amp

@@ -1,0 +1,85 @@
+// Products in eight bits: which ones, by which recipe, and the scales of delayed scaling.
+#pragma once
+
+#include <map>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <vector>
+
+#include "mezzo/core/named_tensor.h"
+#include "mezzo/nn/module.h"
+#include "mezzo/ops/scaled_linear.h"
+
+namespace mezzo::amp {
+
+// The scales of a network's products under delayed scaling, by the path of the weight.
+//
+// A history takes note of what is cast while gradients are recorded, and all of them advance by one
+// step when the next forward pass begins. So a scale does not change within a step: what a backward
+// pass computes again has the bits of the first time.
+class ScaleHistories {
+ public:
+  explicit ScaleHistories(const ScalingRecipe& recipe) : recipe_(recipe) {}
+
+  // The scales of the product with that name; new ones for a new name.
+  std::shared_ptr<const ProductScales> of(const std::string& name, Device device);
+  // Before a forward pass: scales become those of the histories, which move on by one element.
+  void advance();
+  // While true, advance() does nothing, so that a step can be made again with the same scales.
+  void hold(bool is_held) { is_held_ = is_held; }
+
+  // Copies of all scales and histories: `h.0.mlp.c_fc.weight.grad.scale`.
+  std::vector<NamedTensor> state() const;
+  // Replaces everything. Throws ArgumentError for names and shapes that state() would not give.
+  void load_state(const std::vector<NamedTensor>& state);
+
+ private:
+  using Scales = std::map<std::string, std::shared_ptr<const ProductScales>>;
+
+  void take_over(Scales loaded);
+
+  ScalingRecipe recipe_;
+  bool is_held_ = false;
+  mutable std::mutex mutex_;
+  Scales scales_;
+};
+
+// While it exists, scales do not advance; its end brings them and their histories back.
+class KeepScales {
+ public:
+  explicit KeepScales(std::shared_ptr<ScaleHistories> histories);  // null: does nothing
+  ~KeepScales();
+  KeepScales(const KeepScales&) = delete;
+  KeepScales& operator=(const KeepScales&) = delete;
+
+ private:
+  std::shared_ptr<ScaleHistories> histories_;
+  std::vector<NamedTensor> before_;
+};
+
+// The products of a region that have eight bits: linear, matmul with one matrix on the right, and
+// 1x1 convolutions without stride, wherever the region computes them in its lower precision.
+struct EightBits {
+  ScalingRecipe recipe{};
+  // Paths of modules whose own products stay in 16 bits.
+  std::vector<std::string> keep{};
+  // False if only modules that say so themselves compute in eight bits.
+  bool everywhere = true;
+  std::shared_ptr<ScaleHistories> histories{};  // kDelayed; null otherwise
+};
+
+// With new histories if the recipe needs them. Throws ArgumentError for a recipe that
+// check_recipe() refuses.
+std::shared_ptr<const EightBits> make_eight_bits(const ScalingRecipe& recipe,
+                                                 std::vector<std::string> keep = {});
+
+// The same for a network: its first layer stays in 16 bits if it computes from the data, and so
+// does its last, whose result is the logits. Both are small next to the others, and their errors
+// reach every other layer or the loss itself; TransformerEngine and Megatron keep them, too.
+std::shared_ptr<const EightBits> eight_bits_of(nn::Module& net, const ScalingRecipe& recipe);
+
+// The scales that the settings of a network's modules use; null if there are none.
+std::shared_ptr<ScaleHistories> scale_histories_of(nn::Module& net);
+
+}  // namespace mezzo::amp

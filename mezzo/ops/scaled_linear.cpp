@@ -1,0 +1,205 @@
+#include "mezzo/ops/scaled_linear.h"
+
+#include <algorithm>
+
+#include "mezzo/ops/delayed_scale.h"
+#include "mezzo/ops/dispatcher/call.h"
+#include "mezzo/ops/dispatcher/grad_mode.h"
+#include "mezzo/ops/dispatcher/node.h"
+#include "mezzo/ops/matmul.h"
+#include "mezzo/ops/reduce.h"
+#include "mezzo/ops/scaled_matmul.h"
+#include "mezzo/ops/shape_ops.h"
+
+namespace mezzo {
+namespace {
+
+constexpr const char* kOp = "scaled_linear";
+
+thread_local ScaledProducts* scaled_products = nullptr;
+
+ScaleBy by_of(Scaling scaling) {
+  switch (scaling) {
+    case Scaling::kCurrent:
+    case Scaling::kDelayed: return ScaleBy::kTensor;
+    case Scaling::kRows: return ScaleBy::kLine;
+    case Scaling::kMxfp8: return ScaleBy::kBlock;
+  }
+  return ScaleBy::kTensor;
+}
+
+// True where one rounding serves both products of a tensor. Scales of lines and blocks depend on
+// the dimension that is summed over.
+bool has_one_form(const ScalingRecipe& recipe) { return by_of(recipe.scaling) == ScaleBy::kTensor; }
+
+Tensor as_rows(const Tensor& x) {
+  const std::int64_t rows = Shape({x.shape().begin(), x.rank() - 1}).numel();
+  return reshape(x, {rows, x.shape().back()});
+}
+
+enum class Role : std::uint8_t { kX, kWeight, kGrad };
+
+const DelayedScale& scale_of(const ProductScales& scales, Role role) {
+  if (role == Role::kX) return scales.x;
+  return role == Role::kWeight ? scales.weight : scales.grad;
+}
+
+// Rounds an operand by the recipe. `columns`: the product sums over its columns' elements, that is
+// over rows. `notes`: whether a history takes note of it.
+ScaledTensor round_operand(const Tensor& x, const ScaledProduct& product, Role role, bool columns,
+                           bool notes) {
+  const ScalingRecipe& recipe = product.recipe;
+  ScaledCastOptions options{.dtype = role == Role::kGrad ? recipe.grad_dtype : recipe.dtype,
+                            .by = by_of(recipe.scaling),
+                            .columns = columns && !has_one_form(recipe)};
+  if (product.scales == nullptr) return scaled_cast(x, options);
+  const DelayedScale& delayed = scale_of(*product.scales, role);
+  options.scale = delayed.scale;
+  ScaledTensor result = scaled_cast(x, options);
+  if (notes) note_amax(delayed, result.amax);
+  return result;
+}
+
+// What the tape keeps of a call.
+struct SavedProduct final : RefCounted {
+  ScaledProduct product;
+  ScaledTensor x;       // as the gradient of the weight reads it
+  Tensor wide_x;        // instead, for wide_weight_grad
+  ScaledTensor weight;  // empty where the gradient of x needs another form than the product
+};
+
+// The gradient of x: G [m, out] times W [out, in], summed over `out`.
+Tensor grad_of_x(const Backward& ctx, const SavedProduct& saved, const ScaledTensor& grad) {
+  const ScaledTensor weight =
+      saved.weight.codes.defined()
+          ? saved.weight
+          : round_operand(ctx.input(1), saved.product, Role::kWeight, true, false);
+  return reshape(scaled_matmul(grad, weight, {.dtype = ctx.grad_dtype(0)}), ctx.input_shape(0));
+}
+
+// The gradient of the weight: G^T [out, m] times X [m, in], summed over the rows.
+Tensor grad_of_weight(const Backward& ctx, const SavedProduct& saved, const Tensor& rows,
+                      const ScaledTensor& grad) {
+  if (saved.wide_x.defined()) {
+    return matmul(rows, saved.wide_x.astype(rows.dtype()),
+                  {.transpose_a = true, .f32_result = ctx.has_wide_grad(1)})
+        .astype(ctx.grad_dtype(1));
+  }
+  return scaled_matmul(grad, saved.x, {.transpose_a = true, .dtype = ctx.grad_dtype(1)});
+}
+
+void backward(Backward& ctx) {
+  const auto& saved = static_cast<const SavedProduct&>(ctx.context());
+  if (ctx.create_graph()) {
+    fail<UnsupportedError>(kOp,
+                           "gradients of gradients are not supported where products have eight "
+                           "bits. Compute in 16 bits or f32 for them");
+  }
+  const Tensor rows = as_rows(ctx.grad());
+  const bool rounds_both = has_one_form(saved.product.recipe);
+  const bool scales_weight_grad = ctx.needs(1) && !saved.wide_x.defined();
+  ScaledTensor by_rows;
+  if (ctx.needs(0) || (rounds_both && scales_weight_grad)) {
+    by_rows = round_operand(rows, saved.product, Role::kGrad, false, true);
+  }
+  if (ctx.needs(0)) ctx.set(0, grad_of_x(ctx, saved, by_rows));
+  if (ctx.needs(1)) {
+    const bool rounds_again = scales_weight_grad && !rounds_both;
+    ctx.set(1, grad_of_weight(ctx, saved, rows,
+                              rounds_again
+                                  ? round_operand(rows, saved.product, Role::kGrad, true, false)
+                                  : by_rows));
+  }
+  if (ctx.inputs() > 2 && ctx.needs(2)) ctx.set(2, sum(rows, {0}, false, ctx.grad_dtype(2)));
+}
+
+const OpDef kScaledLinear{
+    .name = kOp,
+    .doc = "linear(), and the products of its gradients, in eight bits",
+    .precision = {.reason = "its parts round what they are given"},
+    .saves = {.inputs = 0b010},
+    .backward = backward,
+};
+
+void check_operands(const Tensor& x, const Tensor& weight) {
+  check_arg(x.rank() >= 1 && weight.rank() == 2 && x.shape().back() == weight.shape()[1], "linear",
+            "weight [out, in] expects x [..., in], x is ", x, ", weight ", weight,
+            ". Change x, or the layer's in_features");
+}
+
+}  // namespace
+
+const char* name_of(Scaling scaling) {
+  switch (scaling) {
+    case Scaling::kCurrent: return "current";
+    case Scaling::kDelayed: return "delayed";
+    case Scaling::kRows: return "rows";
+    case Scaling::kMxfp8: return "mxfp8";
+  }
+  return "";
+}
+
+std::optional<Scaling> parse_scaling(std::string_view name) {
+  for (const Scaling scaling : kScalings) {
+    if (name == name_of(scaling)) return scaling;
+  }
+  return std::nullopt;
+}
+
+ScalingRecipe usual_recipe(Scaling scaling, DType dtype) {
+  const DType grad_dtype = scaling == Scaling::kMxfp8 ? dtype : DType::kE5m2;
+  return {.scaling = scaling, .dtype = dtype, .grad_dtype = grad_dtype};
+}
+
+void check_recipe(const ScalingRecipe& recipe, const char* op) {
+  check_arg(is_eight_bit(recipe.dtype) && is_eight_bit(recipe.grad_dtype), op,
+            "a recipe rounds to e4m3 or e5m2, this one to ", recipe.dtype, " and ",
+            recipe.grad_dtype, ". Choose among them");
+  check_arg(recipe.margin >= 0 && recipe.margin < 32, op,
+            "the margin must be in [0, 32): ", recipe.margin, ". Use 0");
+  check_arg(recipe.history > 0, op, "the history must be positive: ", recipe.history, ". Use 1024");
+}
+
+void set_scaled_products(ScaledProducts* products) { scaled_products = products; }
+
+std::optional<ScaledProduct> scaled_product_of(const OpDef& op, const Tensor& x,
+                                               const Tensor& weight) {
+  if (scaled_products == nullptr || precision_hook() == nullptr) [[likely]]
+    return std::nullopt;
+  if (!is_trainable(x.dtype()) || !is_trainable(weight.dtype())) return std::nullopt;
+  return scaled_products->of(op, weight);
+}
+
+Tensor scaled_linear(const Tensor& x, const Tensor& weight, const Tensor& bias,
+                     const ScaledProduct& product) {
+  check_operands(x, weight);
+  const WithoutPrecisionHook outside;
+  const Tensor* const places[] = {&x, &weight, &bias};
+  const bool records = should_record(kScaledLinear, places);
+  const bool needs_weight = records && weight.requires_grad();
+  const bool one_form = has_one_form(product.recipe);
+  auto saved = make_ref<SavedProduct>();
+  Tensor y;
+  {
+    const NoGrad no_grad;
+    const Tensor rows = as_rows(x.detach());
+    const ScaledTensor codes = round_operand(rows, product, Role::kX, false, records);
+    const ScaledTensor weights = round_operand(weight, product, Role::kWeight, false, records);
+    y = scaled_matmul(codes, weights, {.transpose_b = true, .dtype = product.dtype, .bias = bias});
+    if (needs_weight && product.recipe.wide_weight_grad) {
+      saved->wide_x = rows;
+    } else if (needs_weight) {
+      saved->x = one_form ? codes : round_operand(rows, product, Role::kX, true, false);
+    }
+    if (records && one_form) saved->weight = weights;
+  }
+  Shape shape = x.shape();
+  shape.back() = weight.shape()[0];
+  Tensor result = reshape(y, shape).detach();
+  if (!records) return result;
+  saved->product = product;
+  record(kScaledLinear, {}, places, {&result, 1}, Ref<RefCounted>(saved.get()));
+  return result;
+}
+
+}  // namespace mezzo
