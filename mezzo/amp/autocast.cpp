@@ -137,6 +137,7 @@ class RegionProducts final : public ScaledProducts {
     ScaledProduct product{eight.recipe, policy.lower};
     if (eight.histories != nullptr) {
       product.scales = eight.histories->of(name_of_product(op, weight), weight.device());
+      product.takes_notes = eight.histories->takes_notes();
     }
     return product;
   }
@@ -148,13 +149,13 @@ ScaleHistories* histories_of(const Policy& policy) {
   return policy.eight_bits != nullptr ? policy.eight_bits->histories.get() : nullptr;
 }
 
-// Scales advance where a region with histories begins, but not within a region with the same ones,
-// nor where a backward pass computes something again, nor without gradients, as in an evaluation.
-void advance_scales(const Policy& policy) {
+// A forward pass begins where a region with histories does, but not within a region with the same
+// ones, nor where a backward pass computes something again. Without gradients it is an evaluation.
+void begin_forward(const Policy& policy) {
   ScaleHistories* const own = histories_of(policy);
-  if (own == nullptr || !grad_enabled() || differentiated_node() != nullptr) return;
+  if (own == nullptr || differentiated_node() != nullptr) return;
   if (region_state.enabled && histories_of(region_state.policy) == own) return;
-  own->advance();
+  own->begin_forward(grad_enabled());
 }
 
 void apply(bool enabled, const Policy& policy) {
@@ -202,7 +203,7 @@ Autocast::~Autocast() {
 void enable_autocast(const Policy& policy) {
   if (policy.level == Level::kO0) return disable_autocast();
   check_policy(policy);
-  advance_scales(policy);
+  begin_forward(policy);
   apply(true, policy);
 }
 

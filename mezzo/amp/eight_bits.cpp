@@ -49,8 +49,9 @@ std::shared_ptr<const ProductScales> ScaleHistories::of(const std::string& name,
   return found;
 }
 
-void ScaleHistories::advance() {
-  if (is_held_) return;
+void ScaleHistories::begin_forward(bool trains) {
+  takes_notes_ = trains;
+  if (!trains || is_held_) return;
   do_host_work("scales.advance", {}, {}, [this](std::span<const Tensor>) {
     const std::lock_guard lock(mutex_);
     for (const auto& [name, scales] : scales_) {

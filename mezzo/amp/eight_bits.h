@@ -15,8 +15,8 @@ namespace mezzo::amp {
 
 // The scales of a network's products under delayed scaling, by the path of the weight.
 //
-// A history takes note of what is cast while gradients are recorded, and all of them advance by one
-// step when the next forward pass begins. So a scale does not change within a step: what a backward
+// A history takes note of what a training step casts, and all of them advance by one element when
+// the next forward pass begins. So a scale does not change within a step: what a backward
 // pass computes again has the bits of the first time.
 class ScaleHistories {
  public:
@@ -24,9 +24,12 @@ class ScaleHistories {
 
   // The scales of the product with that name; new ones for a new name.
   std::shared_ptr<const ProductScales> of(const std::string& name, Device device);
-  // Before a forward pass: scales become those of the histories, which move on by one element.
-  void advance();
-  // While true, advance() does nothing, so that a step can be made again with the same scales.
+  // At the beginning of a forward pass: if it is one of a training, scales become those of the
+  // histories, which move on by one element. Other passes only use the scales.
+  void begin_forward(bool trains);
+  // Whether the histories take note of what the forward pass casts.
+  bool takes_notes() const { return takes_notes_; }
+  // While true, scales do not advance, so that a step can be made again with the same scales.
   void hold(bool is_held) { is_held_ = is_held; }
 
   // Copies of all scales and histories: `h.0.mlp.c_fc.weight.grad.scale`.
@@ -41,6 +44,7 @@ class ScaleHistories {
 
   ScalingRecipe recipe_;
   bool is_held_ = false;
+  bool takes_notes_ = false;
   mutable std::mutex mutex_;
   Scales scales_;
 };

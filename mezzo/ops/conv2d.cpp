@@ -303,7 +303,6 @@ std::optional<Tensor> conv2d_in_eight_bits(const Tensor& x, const Tensor& weight
   if (!is_product || x.size(1) != w[1]) return std::nullopt;
   const auto product = scaled_product_of(ops::conv2d, x, weight);
   if (!product.has_value()) return std::nullopt;
-  const WithoutPrecisionHook outside;
   const Tensor pixels = permute(to_format(x, Format::kChannelsLast), {0, 2, 3, 1});
   const Tensor y = scaled_linear(pixels, reshape(weight, {w[0], w[1]}), bias, *product);
   return permute(y, {0, 3, 1, 2});

@@ -82,7 +82,7 @@ Tensor grad_of_weight(const Backward& ctx, const SavedProduct& saved, const Tens
                       const ScaledTensor& grad) {
   if (saved.wide_x.defined()) {
     return matmul(rows, saved.wide_x.astype(rows.dtype()),
-                  {.transpose_a = true, .f32_result = ctx.has_wide_grad(1)})
+                  {.transpose_a = true, .f32_result = ctx.grad_dtype(1) == DType::kF32})
         .astype(ctx.grad_dtype(1));
   }
   return scaled_matmul(grad, saved.x, {.transpose_a = true, .dtype = ctx.grad_dtype(1)});
@@ -173,7 +173,6 @@ std::optional<ScaledProduct> scaled_product_of(const OpDef& op, const Tensor& x,
 Tensor scaled_linear(const Tensor& x, const Tensor& weight, const Tensor& bias,
                      const ScaledProduct& product) {
   check_operands(x, weight);
-  const WithoutPrecisionHook outside;
   const Tensor* const places[] = {&x, &weight, &bias};
   const bool records = should_record(kScaledLinear, places);
   const bool needs_weight = records && weight.requires_grad();
@@ -183,8 +182,9 @@ Tensor scaled_linear(const Tensor& x, const Tensor& weight, const Tensor& bias,
   {
     const NoGrad no_grad;
     const Tensor rows = as_rows(x.detach());
-    const ScaledTensor codes = round_operand(rows, product, Role::kX, false, records);
-    const ScaledTensor weights = round_operand(weight, product, Role::kWeight, false, records);
+    const ScaledTensor codes = round_operand(rows, product, Role::kX, false, product.takes_notes);
+    const ScaledTensor weights =
+        round_operand(weight, product, Role::kWeight, false, product.takes_notes);
     y = scaled_matmul(codes, weights, {.transpose_b = true, .dtype = product.dtype, .bias = bias});
     if (needs_weight && product.recipe.wide_weight_grad) {
       saved->wide_x = rows;

@@ -67,6 +67,9 @@ struct ScaledProduct {
   ScalingRecipe recipe{};
   DType dtype = DType::kBf16;                     // of the result
   std::shared_ptr<const ProductScales> scales{};  // kDelayed; null otherwise
+  // Whether the histories of the operands take note. It is not whether gradients are recorded: a
+  // forward pass that will be computed again records none.
+  bool takes_notes = false;
 };
 
 // Decides which products have eight bits; implemented by amp. Each thread has its own; null: none.
