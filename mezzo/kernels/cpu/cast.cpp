@@ -193,22 +193,24 @@ void run_dense(const KernelArgs& args) {
   }
 }
 
+Support supports_dtypes(const Tensor& in, const Tensor& out) {
+  return is_cast_dtype(in.dtype()) && is_cast_dtype(out.dtype())
+             ? Support::yes()
+             : Support::no("only floats of at most 32 bits are vectorised");
+}
+
 Support supports_dense(const KernelArgs& args) {
   const Tensor& in = args.input(0);
   const Tensor& out = args.output();
   if (!same_dense_layout(in, out)) return Support::no("the layouts differ");
   if (in.dtype() == out.dtype()) return Support::yes();
-  return is_vector_dtype(in.dtype()) && is_vector_dtype(out.dtype())
-             ? Support::yes()
-             : Support::no("only f32, bf16 and f16 are vectorised");
+  return supports_dtypes(in, out);
 }
 
 void run_strided(const KernelArgs& args) { Copy(args.input(0), args.output()).run(); }
 
 Support supports_strided(const KernelArgs& args) {
-  return is_vector_dtype(args.input(0).dtype()) && is_vector_dtype(args.output().dtype())
-             ? Support::yes()
-             : Support::no("only f32, bf16 and f16 are vectorised");
+  return supports_dtypes(args.input(0), args.output());
 }
 
 void copy_plain(const KernelArgs& args) { copy_elements(args.input(0), args.output()); }

@@ -6,9 +6,10 @@
 
 #include <hwy/foreach_target.h>
 
-#include "mezzo/kernels/cpu/loops/layout.h"
+#include "mezzo/kernels/cpu/simd/float8-inl.h"
 #include "mezzo/kernels/cpu/simd/simd-inl.h"
 #include "mezzo/kernels/cpu/simd/transpose-inl.h"
+#include "mezzo/kernels/cpu/simd/transpose_bytes-inl.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace mezzo::HWY_NAMESPACE {
@@ -36,10 +37,12 @@ void transpose(const void* in, std::int64_t stride, std::int64_t rows, std::int6
   for (std::int64_t r = 0; r < rows; r += kTile) {
     const T* const from = static_cast<const T*>(in) + r * stride;
     T* const to = static_cast<T*>(panel) + r;
-    if (rows - r >= kTile && cols == kTile) {
-      transpose_square<kTile, kPanel>(from, stride, to);
-    } else {
+    if (rows - r < kTile || cols < kTile) {
       transpose_part<kPanel>(from, stride, std::min(kTile, rows - r), cols, to);
+    } else if constexpr (sizeof(T) == 1) {
+      transpose_bytes<kTile, kPanel>(from, stride, to);
+    } else {
+      transpose_square<kTile, kPanel>(from, stride, to);
     }
   }
 }
@@ -48,8 +51,8 @@ void transpose(const void* in, std::int64_t stride, std::int64_t rows, std::int6
 
 kernels::ConvertRow row_converter(DType in, DType out) {
   kernels::ConvertRow result = nullptr;
-  kernels::visit_vector_dtype(in, [&]<class In>() {
-    kernels::visit_vector_dtype(out, [&]<class Out>() {
+  kernels::visit_cast_dtype(in, [&]<class In>() {
+    kernels::visit_cast_dtype(out, [&]<class Out>() {
       if constexpr (std::is_same_v<In, Out>) {
         result = copy_row<In>;
       } else {
@@ -61,7 +64,11 @@ kernels::ConvertRow row_converter(DType in, DType out) {
 }
 
 kernels::TransposePanel panel_transposer(DType dtype) {
-  return size_of(dtype) == 4 ? transpose<std::uint32_t> : transpose<std::uint16_t>;
+  switch (size_of(dtype)) {
+    case 1: return transpose<std::uint8_t>;
+    case 2: return transpose<std::uint16_t>;
+    default: return transpose<std::uint32_t>;
+  }
 }
 
 }  // namespace mezzo::HWY_NAMESPACE
