@@ -95,7 +95,7 @@ struct CustomCall final : RefCounted {
 namespace {
 
 void check_grad(const Backward& ctx, std::size_t i, const Tensor& grad) {
-  check_arg(is_floating(grad.dtype()) && grad.shape() == ctx.input_shape(i), kOp,
+  check_arg(can_have_gradients(grad.dtype()) && grad.shape() == ctx.input_shape(i), kOp,
             "the backward pass returns ", grad, " as the gradient of input ", i, ", which is ",
             ctx.input_dtype(i), ctx.input_shape(i), ". Return one of that shape");
 }
@@ -133,8 +133,8 @@ void check_results(std::span<const Tensor> results) {
   for (std::size_t i = 0; i < results.size(); ++i) {
     check_arg(results[i].defined(), kOp, "result ", i,
               " of the forward pass is undefined. Return a tensor");
-    check_arg(is_floating(results[i].dtype()), kOp, "result ", i, " of the forward pass is ",
-              results[i], ", which cannot have a gradient. Give floating-point tensors");
+    check_arg(can_have_gradients(results[i].dtype()), kOp, "result ", i, " of the forward pass is ",
+              results[i], ", which cannot have a gradient. Give floats of 16 bits or more");
   }
 }
 

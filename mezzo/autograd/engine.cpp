@@ -245,8 +245,9 @@ std::vector<Tensor> checked_seeds(std::span<const Tensor> outputs,
     }
     check_arg(grad.shape() == output.shape(), "backward", "the gradient has shape ", grad.shape(),
               ", the tensor ", output.shape(), ". Give it the shape of the tensor");
-    check_arg(is_floating(grad.dtype()), "backward", "the gradient is ", grad.dtype(),
-              ", but must be floating-point like the tensor (", output, "). Use astype()");
+    check_arg(can_have_gradients(grad.dtype()), "backward", "the gradient is ", grad.dtype(),
+              ", but must be a float of 16 bits or more like the tensor (", output,
+              "). Use astype()");
     seeds.push_back(std::move(grad));
   }
   return seeds;

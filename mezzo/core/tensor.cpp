@@ -118,7 +118,7 @@ Tensor& Tensor::set_requires_grad(bool requires_grad) {
   check_arg(is_leaf(), "set_requires_grad",
             "only leaves can be changed, and this is the result of an operation. Use detach()");
   check_arg(!requires_grad || can_have_gradients(dtype()), "set_requires_grad",
-            "only floating-point tensors have gradients, this one is ", dtype(),
+            "only floats of 16 bits or more have gradients, this tensor is ", dtype(),
             ". Use astype(DType::kF32)");
   if (requires_grad || autograd_meta() != nullptr) {
     require_autograd_meta().requires_grad = requires_grad;
@@ -133,11 +133,12 @@ const Tensor& Tensor::grad() const {
 
 void Tensor::set_grad(Tensor grad) const {
   if (grad.defined()) {
-    check_arg(is_floating(dtype()), "set_grad",
-              "only floating-point tensors have gradients, this one is ", dtype(),
+    check_arg(can_have_gradients(dtype()), "set_grad",
+              "only floats of 16 bits or more have gradients, this tensor is ", dtype(),
               ". Use astype() first");
-    check_arg(is_floating(grad.dtype()), "set_grad", "the gradient must be floating-point, it is ",
-              grad.dtype(), ". Use astype()");
+    check_arg(can_have_gradients(grad.dtype()), "set_grad",
+              "the gradient must be a float of 16 bits or more, it is ", grad.dtype(),
+              ". Use astype()");
     check_arg(grad.shape() == shape(), "set_grad", "the gradient has shape ", grad.shape(),
               ", the tensor ", shape(), ". Pass one value per element");
     check_arg(grad.device() == device(), "set_grad", "the gradient is on ", grad.device(),

@@ -78,6 +78,8 @@ extern const OpDef cast{
       return {{{{{2, 3, 4, 5}}}, CastAttrs{DType::kF32}},
               {{{{7}}}, CastAttrs{DType::kBf16}},
               {{{{33}, -70000, 70000}}, CastAttrs{DType::kF16}},
+              {{{{33}, -440, 440}}, CastAttrs{DType::kE4m3}},
+              {{{{33}, -50000, 50000}}, CastAttrs{DType::kE5m2}},
               {{{{}}}, CastAttrs{DType::kF16}},
               {{{{0, 3}}}, CastAttrs{DType::kBf16}}};
     },

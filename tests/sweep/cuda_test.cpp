@@ -257,6 +257,11 @@ TEST(Cuda, AgreesOnShapesOfManyBlocks) {
   expect_agreement_of(large_convolutions());
 }
 
+TEST(Cuda, CastsFromAndToEightBits) {
+  if (!has_device(kCard)) GTEST_SKIP() << "there is no CUDA card";
+  expect_eight_bit_casts(kCard);
+}
+
 INSTANTIATE_TEST_SUITE_P(Cuda, EveryOpOnCuda, testing::ValuesIn(ops_to_try()),
                          [](const auto& parameter) { return std::string(parameter.param->name); });
 

@@ -184,13 +184,26 @@ void expect_exactness(const OpDef& op, Device device) {
   }
 }
 
+namespace {
+
+// Half the distance of a dtype's subnormal numbers, where it is larger than any that matters.
+double half_of_smallest(DType dtype) {
+  switch (dtype) {
+    case DType::kF16: return 0x1p-25;
+    case DType::kE4m3: return 0x1p-10;
+    case DType::kE5m2: return 0x1p-17;
+    default: return 0;
+  }
+}
+
+}  // namespace
+
 double tolerance(const OpDef& op, const Sample& sample, DType result, double expected,
                  DType inner) {
   constexpr double kUnit = 0x1p-24;  // half a unit in the last place of f32
   const double size = std::max(std::abs(expected), sample.magnitude);
   const auto terms = static_cast<double>(sample.terms);
-  // Results below the smallest normal f16 are spaced 2^-24 apart.
-  const double smallest = result == DType::kF16 ? 0x1p-25 : 0;
+  const double smallest = half_of_smallest(result);
   const double rounding = is_floating(result) ? epsilon_of(result) / 2 * std::abs(expected) : 0;
   const double sums = terms > 1 ? std::sqrt(terms) * kUnit * terms * sample.magnitude : 0;
   const double narrow =

@@ -52,6 +52,10 @@ void expect_agreement(const OpDef& op, Device device = kCpuDevice);
 // does not claim to be exact.
 void expect_exactness(const OpDef& op, Device device = kCpuDevice);
 
+// Casts from every dtype to e4m3 and e5m2, and from them to every dtype, in every layout on a
+// device, against convert_element().
+void expect_eight_bit_casts(Device device = kCpuDevice);
+
 // The allowed difference from `expected`:
 //   half a unit in the last place of the result's dtype (one rounding), plus
 //   `ulps` roundings of f32 arithmetic, relative to the larger of the result and one term, plus

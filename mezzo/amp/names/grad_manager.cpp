@@ -27,8 +27,8 @@ thread_local std::vector<Open> open_recordings;
 
 GradManager& GradManager::attach(std::span<const Tensor> tensors) {
   for (std::size_t i = 0; i < tensors.size(); ++i) {
-    check_arg(tensors[i].defined() && is_floating(tensors[i].dtype()), "grad_manager", "tensor ", i,
-              " cannot have a gradient. Attach floating-point tensors");
+    check_arg(tensors[i].defined() && can_have_gradients(tensors[i].dtype()), "grad_manager",
+              "tensor ", i, " cannot have a gradient. Attach floating-point tensors");
   }
   for (Tensor tensor : tensors) {
     if (is_attached(tensors_, tensor)) continue;

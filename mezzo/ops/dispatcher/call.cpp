@@ -33,8 +33,9 @@ Device common_device(const OpDef& op, Inputs inputs) {
   return first != nullptr ? first->device() : kCpuDevice;
 }
 
+// Before promotion, which would make f32 of such an input. Views read nothing.
 void check_no_eight_bits(const OpDef& op, Inputs inputs) {
-  if (op.takes_eight_bits) return;
+  if (op.takes_eight_bits || op.view != nullptr) return;
   for (std::size_t i = 0; i < inputs.size(); ++i) {
     const Tensor& input = *inputs[i];
     check_arg(!input.defined() || !is_eight_bit(input.dtype()), op.name, "input ", i, " is ", input,
@@ -48,7 +49,6 @@ bool can_hold(const Tensor& tensor, const TensorSpec& spec) {
 }
 
 Outputs run(const OpDef& op, Inputs inputs, const Attrs& attrs, Inputs over) {
-  check_no_eight_bits(op, inputs);
   Infer infer(op.name, inputs, attrs);
   op.infer(infer);
   const Device device = common_device(op, inputs);
@@ -151,6 +151,7 @@ void prepare(const OpDef& op, Operands& operands) {
 }
 
 Outputs call_any(const OpDef& op, Inputs inputs, const Attrs& attrs, Inputs over) {
+  check_no_eight_bits(op, inputs);
   Operands operands(inputs);
   prepare(op, operands);
   promote_inputs(op, operands);
@@ -211,6 +212,7 @@ void call_into(const OpDef& op, std::initializer_list<const Tensor*> inputs, con
             "operation that returns a new tensor, or wrap the change in NoGrad");
   const WithoutPrecisionHook guard;
   Operands operands(Inputs(inputs.begin(), inputs.size()));
+  check_no_eight_bits(op, operands.view());
   prepare(op, operands);
   promote_inputs(op, operands);
   check_no_overlap(op, operands.view(), destination);

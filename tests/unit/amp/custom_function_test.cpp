@@ -271,6 +271,8 @@ TEST(CustomFunction, WrongResultsSayWhatIsWrong) {
   EXPECT_THAT(message_for(gives({}), good), HasSubstr("returns 0 results. Give 1 to 4"));
   EXPECT_THAT(message_for(gives({Tensor()}), good), HasSubstr("result 0 of the forward pass"));
   EXPECT_THAT(message_for(gives({arange(2, DType::kI64)}), good), HasSubstr("i64[2]"));
+  EXPECT_THAT(message_for(gives({zeros({2}, DType::kE4m3)}), good),
+              HasSubstr("e4m3[2], which cannot have a gradient"));
   EXPECT_THAT(message_for(good, gives({})), HasSubstr("returns 0 gradients for 1 inputs"));
   EXPECT_THAT(message_for(good, gives({ones({3})})),
               HasSubstr("returns f32[3] as the gradient of input 0, which is f32[2]"));

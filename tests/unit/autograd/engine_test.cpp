@@ -452,7 +452,9 @@ TEST(Backward, GradientsToStartFromFitTheirTensors) {
   EXPECT_THAT(message_of<ArgumentError>([&] { y.backward(ones({3})); }),
               testing::HasSubstr("the gradient has shape [3], the tensor [2]"));
   EXPECT_THAT(message_of<ArgumentError>([&] { y.backward(ones({2}, DType::kI64)); }),
-              testing::HasSubstr("the gradient is i64, but must be floating-point"));
+              testing::HasSubstr("the gradient is i64, but must be a float of 16 bits or more"));
+  EXPECT_THAT(message_of<ArgumentError>([&] { y.backward(ones({2}, DType::kE5m2)); }),
+              testing::HasSubstr("the gradient is e5m2, but must be"));
 }
 
 }  // namespace

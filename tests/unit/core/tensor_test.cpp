@@ -61,10 +61,14 @@ TEST(Tensor, GradientsThatCannotBeItsAreRefused) {
   EXPECT_EQ(message_for(x, zeros({3})),
             "[set_grad] the gradient has shape [3], the tensor [2]. Pass one value per element");
   EXPECT_EQ(message_for(x, zeros({2}, DType::kI64)),
-            "[set_grad] the gradient must be floating-point, it is i64. Use astype()");
-  EXPECT_EQ(message_for(zeros({2}, DType::kI64), zeros({2})),
-            "[set_grad] only floating-point tensors have gradients, this one is i64. Use astype() "
-            "first");
+            "[set_grad] the gradient must be a float of 16 bits or more, it is i64. Use astype()");
+  EXPECT_EQ(message_for(x, zeros({2}, DType::kE5m2)),
+            "[set_grad] the gradient must be a float of 16 bits or more, it is e5m2. Use astype()");
+  for (const DType dtype : {DType::kI64, DType::kE4m3}) {
+    EXPECT_EQ(message_for(zeros({2}, dtype), zeros({2})),
+              concat("[set_grad] only floats of 16 bits or more have gradients, this tensor is ",
+                     dtype, ". Use astype() first"));
+  }
   EXPECT_FALSE(x.grad().defined());
   for (const DType dtype : {DType::kF32, DType::kF16, DType::kF64}) {
     x.set_grad(zeros({2}, dtype));
