@@ -64,10 +64,10 @@ unsigned nearest_code(double magnitude, bool saturates) {
 template <class Format>
 class Float8Of : public ::testing::Test {
  protected:
-  using Type = typename Format::Type;
+  using Element = typename Format::Type;
 
   static float widen(unsigned code) {
-    return static_cast<float>(Type::from_bits(static_cast<std::uint8_t>(code)));
+    return static_cast<float>(Element::from_bits(static_cast<std::uint8_t>(code)));
   }
   // Expects that a finite number and its negative round to the codes of the search.
   static void expect_rounds(double value) {
@@ -75,10 +75,10 @@ class Float8Of : public ::testing::Test {
     ASSERT_EQ(static_cast<double>(number), value) << "the test needs a number of f32";
     const unsigned code = nearest_code<Format>(value, false);
     const unsigned saturated = nearest_code<Format>(value, true);
-    ASSERT_EQ(Type(number).bits, code) << std::hexfloat << value;
-    ASSERT_EQ(Type(-number).bits, code | 0x80U) << std::hexfloat << -value;
-    ASSERT_EQ(Type::saturated(number).bits, saturated) << std::hexfloat << value;
-    ASSERT_EQ(Type::saturated(-number).bits, saturated | 0x80U) << std::hexfloat << -value;
+    ASSERT_EQ(Element(number).bits, code) << std::hexfloat << value;
+    ASSERT_EQ(Element(-number).bits, code | 0x80U) << std::hexfloat << -value;
+    ASSERT_EQ(Element::saturated(number).bits, saturated) << std::hexfloat << value;
+    ASSERT_EQ(Element::saturated(-number).bits, saturated | 0x80U) << std::hexfloat << -value;
   }
 };
 
