@@ -57,8 +57,12 @@ ExponentCounts plain_counts(const std::vector<T>& values, float factor = 1) {
     const auto number = static_cast<float>(value);
     std::uint32_t bits = std::bit_cast<std::uint32_t>(number * factor) & 0x7fffffffU;
     if (bits == 0 && number != 0) bits = 1;
-    // A product of a signalling NaN is a quiet one, but a compiler may leave out a factor of 1.
-    if (std::isnan(number)) bits |= 0x400000U;
+    if (std::isnan(number)) {
+      // A product of a signalling NaN is a quiet one. With a factor of 1 the kernels multiply
+      // nothing, and a compiler may multiply here or not.
+      bits = std::bit_cast<std::uint32_t>(number) & 0x7fffffffU;
+      if (factor != 1) bits |= 0x400000U;
+    }
     ++counts.cells[(bits >> 23) * ExponentCounts::kParts + part_of(bits & 0x7fffffU)];
   }
   return counts;
