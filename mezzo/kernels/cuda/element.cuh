@@ -3,6 +3,10 @@
 // Kernels store f32, bf16 or f16 and compute in f32: loads widen exactly, and stores round once, to
 // nearest, ties to even. Arithmetic in 16 bits would round after every operation, and could leave
 // f16's range in the middle of a formula whose result fits.
+//
+// Casts also store e4m3 and e5m2. These are converted by the integer arithmetic of core/float8.h on
+// every GPU: the instructions for it came with compute capability 8.9, saturate always, and make
+// one NaN of all, without its sign.
 #pragma once
 
 #include <cstddef>
@@ -30,7 +34,8 @@ __host__ __device__ inline float widen(T value) {
 #endif
 }
 
-// The nearest T, by the rules of core/half.h, except for a NaN's payload, which GPUs do not keep.
+// The nearest T, by the rules of core/half.h and core/float8.h, except for a NaN's payload in 16
+// bits, which GPUs do not keep.
 template <class T>
 __host__ __device__ inline T narrow(float value) {
 #ifdef __CUDA_ARCH__

@@ -6,6 +6,7 @@
 //   sectors for a warp's 32 elements;
 // * element by element otherwise.
 #include "mezzo/core/convert_element.h"
+#include "mezzo/kernels/cpu/loops/cast_rows.h"
 #include "mezzo/kernels/cuda/map.cuh"
 #include "mezzo/kernels/cuda/memory.h"
 
@@ -141,8 +142,8 @@ void copy_tensor(const Tensor& source, const Tensor& destination) {
       return;
     }
     bool done = false;
-    visit_vector_dtype(source.dtype(), [&]<class In>() {
-      done = visit_vector_dtype(destination.dtype(), [&]<class Out>() {
+    visit_cast_dtype(source.dtype(), [&]<class In>() {
+      done = visit_cast_dtype(destination.dtype(), [&]<class Out>() {
         map(launch, Identity(), source.numel(), static_cast<Out*>(destination.address()),
             in<In>(source));
       });
