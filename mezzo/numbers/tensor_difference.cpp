@@ -47,6 +47,7 @@ double apart(double a, double b) {
 template <class A, class B>
 bool differs(A a, B b) {
   if constexpr (std::is_same_v<A, B>) {
+    // NOLINTNEXTLINE(bugprone-suspicious-memory-comparison): it is bits that are compared
     return std::memcmp(&a, &b, sizeof(A)) != 0;
   } else {
     return apart(convert_element<double>(a), convert_element<double>(b)) != 0;
@@ -188,15 +189,19 @@ bool have_equal_bytes(const void* a, const void* b, std::int64_t bytes) {
                    const std::int64_t at = i * kPart;
                    const auto size = static_cast<std::size_t>(std::min(kPart, bytes - at));
                    is_equal[i] = std::memcmp(static_cast<const char*>(a) + at,
-                                             static_cast<const char*>(b) + at, size) == 0;
+                                             static_cast<const char*>(b) + at, size) == 0
+                                     ? 1
+                                     : 0;
                  }
                });
   return std::ranges::all_of(is_equal, [](char equal) { return equal != 0; });
 }
 
-// f16 is converted by the vectors of a kernel first, and integers are compared as f64.
+// f16 and the types of eight bits are converted by the vectors of a kernel first, and integers are
+// compared as f64.
 Tensor readable(const Tensor& tensor) {
-  if (tensor.dtype() == DType::kF16) return cast(tensor.detach(), DType::kF32);
+  if (tensor.dtype() == DType::kF16 || is_eight_bit(tensor.dtype()))
+    return cast(tensor.detach(), DType::kF32);
   return is_floating(tensor.dtype()) ? tensor : cast(tensor, DType::kF64);
 }
 

@@ -54,6 +54,18 @@ TEST(TensorDifference, AcrossDtypesValuesCount) {
   EXPECT_DOUBLE_EQ(found.largest, 0x1p-8);
 }
 
+TEST(TensorDifference, EightBitsAreReadAsTheirNumbers) {
+  const Tensor a = from_values<float>({1, 1.0625F, -2, 0x1p-9F, 448}, {5});
+  const Tensor b = cast(a, DType::kE4m3);
+  for (const TensorDifference& found :
+       {difference_of(a, b), difference_of(cast(a, DType::kF64), b)}) {
+    EXPECT_EQ(found.differing, 1);
+    EXPECT_EQ(found.first_at, 1);
+    EXPECT_DOUBLE_EQ(found.largest, 0x1p-4) << "a tie with 1";
+  }
+  EXPECT_DOUBLE_EQ(difference_of(b, cast(a, DType::kE5m2)).largest, 0);
+}
+
 TEST(TensorDifference, SignsOfZeroAndNanCountAsTheyShould) {
   constexpr float kNan = std::numeric_limits<float>::quiet_NaN();
   constexpr float kInf = std::numeric_limits<float>::infinity();
