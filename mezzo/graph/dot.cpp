@@ -15,6 +15,8 @@ const char* fill_of(DType dtype) {
     case DType::kF32: return "#a6cee3";
     case DType::kBf16: return "#fdbf6f";
     case DType::kF16: return "#b2df8a";
+    case DType::kE4m3: return "#fb9a99";
+    case DType::kE5m2: return "#ffff99";
     case DType::kF64: return "#cab2d6";
     default: return "#d9d9d9";
   }

@@ -244,9 +244,9 @@ NpyHeader parse_npy_header(std::string_view source, std::string_view text,
 
 std::string format_npy_header(const Tensor& tensor) {
   check_arg(tensor.defined(), kNpyOp, "the tensor is undefined. Give it values first");
-  check_arg(tensor.dtype() != DType::kBf16, kNpyOp, "numpy has no bf16: ", tensor,
-            ". Cast it to f32, which holds every bf16 value, or write safetensors");
   const auto* const known = std::ranges::find(kNpyTypes, tensor.dtype(), &NpyType::dtype);
+  check_arg(known != std::end(kNpyTypes), kNpyOp, "numpy has no ", tensor.dtype(), ": ", tensor,
+            ". Cast it to f32, which holds every ", tensor.dtype(), " value, or write safetensors");
   std::string sizes;
   for (const std::int64_t size : tensor.shape()) sizes += concat(size, ", ");
   // A tuple of one element keeps its trailing comma; longer ones have none.

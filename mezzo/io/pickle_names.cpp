@@ -98,6 +98,11 @@ PickleValue find_global(std::string_view source, std::string_view module, std::s
     return {PickleKind::kStorageClass, static_cast<std::int64_t>(found->dtype)};
   }
   const std::string whole = in_quotes(concat(module, ".", name));
+  if (module == "torch._utils" && name == "_rebuild_tensor_v3") {
+    fail<FileError>(kPytorchOp, source, ": it has a tensor made by ", whole,
+                    ", thus of a float8 or an unsigned dtype, which mezzo does not read from this "
+                    "format. Save it with safetensors.torch.save_file(), or convert the tensor");
+  }
   if (is_storage) {
     fail<FileError>(kPytorchOp, source, ": it has a tensor in a ", whole, ", mezzo supports ",
                     known_storages(), ". Convert the tensor");

@@ -22,6 +22,8 @@ inline std::vector<NamedTensor> tensors_of_all_dtypes() {
   return {{"f32", counting_tensor({2, 3}, DType::kF32)},
           {"bf16", counting_tensor({3}, DType::kBf16)},
           {"f16", counting_tensor({1, 2, 2}, DType::kF16)},
+          {"e4m3", counting_tensor({2, 1, 3}, DType::kE4m3)},
+          {"e5m2", counting_tensor({3}, DType::kE5m2)},
           {"f64", counting_tensor({}, DType::kF64)},
           {"i32", counting_tensor({2, 0}, DType::kI32)},
           {"i64", counting_tensor({1}, DType::kI64)},
