@@ -22,8 +22,8 @@ Tensor read_npy(const std::string& path);
 Tensor parse_npy(std::span<const std::byte> bytes, std::string_view source = "memory");
 
 // Writes a tensor of any device atomically (see AtomicFile): version 1.0, little-endian, in C order
-// whatever its layout. Throws ArgumentError if it is undefined or bf16, which numpy does not have;
-// FileError if the file cannot be written.
+// whatever its layout. Throws ArgumentError if it is undefined, or bf16, e4m3 or e5m2, which
+// numpy does not have; FileError if the file cannot be written.
 void write_npy(const std::string& path, const Tensor& tensor);
 
 // Like write_npy(), into memory.
