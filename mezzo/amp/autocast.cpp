@@ -130,8 +130,10 @@ class RegionProducts final : public ScaledProducts {
     const Policy& policy = region_state.policy;
     if (!region_state.enabled || policy.eight_bits == nullptr) return std::nullopt;
     const EightBits& eight = *policy.eight_bits;
+    const bool is_named =
+        eight.ops.empty() || std::ranges::find(eight.ops, op.name) != eight.ops.end();
     const bool applies =
-        eight.everywhere && action_for(policy, op) == CastAction::kToLower &&
+        eight.everywhere && is_named && action_for(policy, op) == CastAction::kToLower &&
         std::ranges::find(eight.keep, nn::current_module_path()) == eight.keep.end();
     if (!applies) return std::nullopt;
     ScaledProduct product{eight.recipe, policy.lower};

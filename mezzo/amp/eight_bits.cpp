@@ -148,6 +148,12 @@ std::shared_ptr<const EightBits> make_eight_bits(const ScalingRecipe& recipe,
   return result;
 }
 
+Policy policy_with(Level level, DType lower, Scaling scaling) {
+  Policy policy{.level = level, .lower = dtype_beside(lower)};
+  if (is_eight_bit(lower)) policy.eight_bits = make_eight_bits(usual_recipe(scaling, lower));
+  return policy;
+}
+
 std::shared_ptr<const EightBits> eight_bits_of(nn::Module& net, const ScalingRecipe& recipe) {
   const std::vector<const nn::Module*> layers = product_layers(net);
   std::vector<std::string> keep;

@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "mezzo/amp/policy.h"
 #include "mezzo/core/named_tensor.h"
 #include "mezzo/nn/module.h"
 #include "mezzo/ops/scaled_linear.h"
@@ -68,6 +69,8 @@ struct EightBits {
   ScalingRecipe recipe{};
   // Paths of modules whose own products stay in 16 bits.
   std::vector<std::string> keep{};
+  // The operations that have eight bits, as the rows of a plan say; empty: all that can.
+  std::vector<std::string> ops{};
   // False if only modules that say so themselves compute in eight bits.
   bool everywhere = true;
   std::shared_ptr<ScaleHistories> histories{};  // kDelayed; null otherwise
@@ -77,6 +80,12 @@ struct EightBits {
 // check_recipe() refuses.
 std::shared_ptr<const EightBits> make_eight_bits(const ScalingRecipe& recipe,
                                                  std::vector<std::string> keep = {});
+
+// A level with its lower precision, or with e4m3, which leaves the rest to bf16.
+Policy policy_with(Level level, DType lower, Scaling scaling = Scaling::kCurrent);
+
+// The dtype of the activations and of everything but products where products have `lower`.
+constexpr DType dtype_beside(DType lower) { return is_eight_bit(lower) ? DType::kBf16 : lower; }
 
 // The same for a network: its first layer stays in 16 bits if it computes from the data, and so
 // does its last, whose result is the logits. Both are small next to the others, and their errors

@@ -181,8 +181,9 @@ void check_lower(DType dtype) {
 
 // A network's own eight bits: with layers that stay in 16, and histories that no other network has.
 Policy for_network(nn::Module& net, Policy policy) {
-  if (policy.eight_bits != nullptr && policy.eight_bits->everywhere) {
-    policy.eight_bits = eight_bits_of(net, policy.eight_bits->recipe);
+  const std::shared_ptr<const EightBits>& eight = policy.eight_bits;
+  if (eight != nullptr && eight->everywhere && eight->ops.empty()) {
+    policy.eight_bits = eight_bits_of(net, eight->recipe);
   }
   return policy;
 }

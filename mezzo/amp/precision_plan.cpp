@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "mezzo/amp/call_observer.h"
+#include "mezzo/amp/eight_bits.h"
 #include "mezzo/amp/module_precision.h"
 #include "mezzo/core/error.h"
 #include "mezzo/nn/inference.h"
@@ -30,7 +31,7 @@ RowsByModule by_module(const PrecisionPlan& plan) {
 // The 16-bit dtype of a module's rows; empty if all are f32.
 std::optional<DType> lower_of_rows(const std::vector<const PlanRow*>& rows) {
   for (const PlanRow* row : rows) {
-    if (is_lower(row->dtype)) return row->dtype;
+    if (is_lower(dtype_beside(row->dtype))) return dtype_beside(row->dtype);
   }
   return std::nullopt;
 }
@@ -39,17 +40,42 @@ bool has_exact_row(const std::vector<const PlanRow*>& rows) {
   return std::ranges::any_of(rows, &PlanRow::exact);
 }
 
-// The policy of a module: its rows are rules for its operations.
-Policy policy_of_rows(const std::vector<const PlanRow*>& rows) {
-  const std::optional<DType> lower = lower_of_rows(rows);
-  if (!lower.has_value()) return {.level = Level::kO3, .lower = DType::kF32};
-  OpRules rules;
+// The eight bits of a plan: null if it has none. All modules share the histories.
+std::shared_ptr<const EightBits> eight_bits_of(const PrecisionPlan& plan) {
+  if (!plan.has(DType::kE4m3)) return nullptr;
+  auto eight = std::make_shared<EightBits>(*make_eight_bits(usual_recipe(plan.scaling)));
+  eight->everywhere = false;
+  return eight;
+}
+
+// Those of a module, for its rows in e4m3.
+std::shared_ptr<const EightBits> eight_bits_of_rows(const std::vector<const PlanRow*>& rows,
+                                                    const std::shared_ptr<const EightBits>& all) {
+  auto eight = all != nullptr ? std::make_shared<EightBits>(*all) : nullptr;
   for (const PlanRow* row : rows) {
+    if (row->dtype == DType::kE4m3) eight->ops.push_back(row->op);
+  }
+  if (eight != nullptr) eight->everywhere = !eight->ops.empty();
+  return eight;
+}
+
+// The policy of a module: its rows are rules for its operations.
+Policy policy_of_rows(const std::vector<const PlanRow*>& of_module,
+                      const std::shared_ptr<const EightBits>& eight) {
+  const std::optional<DType> lower = lower_of_rows(of_module);
+  if (!lower.has_value()) {
+    return {.level = Level::kO3,
+            .lower = DType::kF32,
+            .eight_bits = eight_bits_of_rows(of_module, eight)};
+  }
+  OpRules rules;
+  for (const PlanRow* row : of_module) {
     row->dtype == DType::kF32 ? rules.keep_float32(row->op) : rules.lower(row->op);
   }
   return {.level = Level::kAuto,
           .lower = *lower,
-          .rules = std::make_shared<const OpRules>(std::move(rules))};
+          .rules = std::make_shared<const OpRules>(std::move(rules)),
+          .eight_bits = eight_bits_of_rows(of_module, eight)};
 }
 
 void check_modules(nn::Module& net, const PrecisionPlan& plan) {
@@ -80,18 +106,21 @@ Policy apply_plan(nn::Module& net, const PrecisionPlan& plan) {
   check_plan(plan);
   check_modules(net, plan);
   RowsByModule rows = by_module(plan);
-  const Policy rest = plan.policy();
+  const std::shared_ptr<const EightBits> eight = eight_bits_of(plan);
+  Policy rest = plan.policy();
+  rest.eight_bits = eight;
   const auto own = rows.find("");
   if (own != rows.end()) {
-    set_policy(net, policy_of_rows(own->second), has_exact_row(own->second));
+    set_policy(net, policy_of_rows(own->second, eight), has_exact_row(own->second));
   } else if (rest.level == Level::kO0) {
-    set_policy(net, {.level = Level::kO3, .lower = DType::kF32});
+    set_policy(net, {.level = Level::kO3, .lower = DType::kF32, .eight_bits = eight});
   } else {
     set_policy(net, rest);
   }
   for (const auto& [path, of_module] : rows) {
     if (path.empty()) continue;
-    set_part_policy(net, *net.find(path), policy_of_rows(of_module), has_exact_row(of_module));
+    set_part_policy(net, *net.find(path), policy_of_rows(of_module, eight),
+                    has_exact_row(of_module));
   }
   return rest;
 }

@@ -13,6 +13,7 @@
 
 #include "mezzo/amp/policy.h"
 #include "mezzo/nn/module.h"
+#include "mezzo/ops/scaled_linear.h"
 
 namespace mezzo::amp {
 
@@ -20,9 +21,10 @@ namespace mezzo::amp {
 struct PlanRow {
   std::string module{};  // its path; empty for the network itself
   std::string op{};
-  DType dtype = DType::kF32;  // to which its floating-point inputs are cast
-  bool exact = false;         // convolutions are computed by direct sums: ops/exact_sums.h
-  std::string reason{};       // for people
+  // To which its floating-point inputs are cast. e4m3: a product in eight bits, beside bf16.
+  DType dtype = DType::kF32;
+  bool exact = false;    // convolutions are computed by direct sums: ops/exact_sums.h
+  std::string reason{};  // for people
   // The share of the results' elements that were too large for the dtype, and of those other than
   // 0 that were too small, when the plan was made.
   double overflowed = 0;
@@ -35,12 +37,13 @@ struct PlanRow {
 struct PrecisionPlan {
   // What the plan was made for; only for people, and for warnings.
   std::string model{};
-  std::string machine{};     // cpu_name()
-  std::int64_t threads = 0;  // 0: not known
-  std::string batch{};       // `128 of 3x32x32`
-  double step_ms = 0;        // 0: not known
-  double error = 0;          // of the gradients, as tune::GradientError::total
-  double error_budget = 0;   // 0: none
+  std::string machine{};                // cpu_name()
+  std::int64_t threads = 0;             // 0: not known
+  std::string batch{};                  // `128 of 3x32x32`
+  double step_ms = 0;                   // 0: not known
+  double error = 0;                     // of the gradients, as tune::GradientError::total
+  double error_budget = 0;              // 0: none
+  Scaling scaling = Scaling::kCurrent;  // of rows in e4m3
   std::vector<PlanRow> rows{};
 
   // The row of an operation; null if there is none.
@@ -48,13 +51,14 @@ struct PrecisionPlan {
   bool has(DType dtype) const;
   std::int64_t count(DType dtype) const;
   // The policy of calls that have no row: level auto with the plan's 16-bit dtype, f16 if it has
-  // both; O0 if it has none.
+  // both; O0 if it has none. e4m3 counts as bf16.
   Policy policy() const;
 };
 
 // Throws ArgumentError, which names the row, unless the plan can be obeyed by some network: every
-// operation exists and is not refused in its dtype, no row stands there twice, and the rows of a
-// module have at most one 16-bit dtype, since a module's calls share one region.
+// operation exists and is not refused in its dtype, no row stands there twice, only products are in
+// e4m3, and the rows of a module have at most one 16-bit dtype, since a module's calls share one
+// region.
 void check_plan(const PrecisionPlan& plan);
 
 // From now on the network computes as the plan says whenever it is called, eagerly and captured,

@@ -4,6 +4,7 @@
 #include <set>
 #include <utility>
 
+#include "mezzo/amp/eight_bits.h"
 #include "mezzo/amp/precision_plan.h"
 #include "mezzo/core/error.h"
 #include "mezzo/ops/dispatcher/registry.h"
@@ -22,6 +23,12 @@ const OpDef& op_of_row(const PlanRow& row) {
 
 void check_row(const PlanRow& row) {
   const OpDef& op = op_of_row(row);
+  if (row.dtype == DType::kE4m3) {
+    check_arg(has_scaled_form(op), kRowsOp, "`", row.text(),
+              "` cannot be planned in e4m3. Only linear, matmul and conv2d, where its kernel is "
+              "1x1, have eight bits");
+    return;
+  }
   check_arg(takes_part(row.dtype), kRowsOp, "`", row.text(), "` cannot be planned in ", row.dtype,
             ". Use ", trainable_dtypes());
   const bool is_refused =
@@ -50,6 +57,7 @@ Policy PrecisionPlan::policy() const {
   for (const DType dtype : {DType::kF16, DType::kBf16}) {
     if (has(dtype)) return {.level = Level::kAuto, .lower = dtype};
   }
+  if (has(DType::kE4m3)) return {.level = Level::kAuto, .lower = DType::kBf16};
   return {.level = Level::kO0};
 }
 
@@ -60,9 +68,10 @@ void check_plan(const PrecisionPlan& plan) {
     check_row(row);
     check_arg(seen.emplace(row.module, row.op).second, kRowsOp, "`", row.text(),
               "` stands there twice. Remove one of the rows");
-    if (!is_lower(row.dtype)) continue;
-    const DType lower = lower_of.emplace(row.module, row.dtype).first->second;
-    check_arg(row.dtype == lower, kRowsOp, "`", row.text(), "` is in ", row.dtype,
+    const DType own = dtype_beside(row.dtype);
+    if (!is_lower(own)) continue;
+    const DType lower = lower_of.emplace(row.module, own).first->second;
+    check_arg(own == lower, kRowsOp, "`", row.text(), "` is in ", row.dtype,
               ", and another operation of that module in ", lower,
               ". A module has one 16-bit dtype: use one of the two");
   }

@@ -144,6 +144,8 @@ std::string precision_of(const train::RunOptions& run);
 // `option` and names the valid values, also if `dtype`, from --dtype, contradicts the text.
 amp::Policy parse_policy(const std::string& text, const std::optional<std::string>& dtype,
                          const char* option = "--amp", Scaling scaling = Scaling::kCurrent);
+// The recipe of that name. Throws ArgumentError, which begins with `option`, for an unknown one.
+Scaling scaling_named(const std::string& name, const char* option);
 // That of --recipe. Throws ArgumentError for an unknown one.
 Scaling scaling_of(const SharedOptions& options);
 

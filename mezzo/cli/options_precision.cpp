@@ -26,13 +26,6 @@ train::LossScaling parse_loss_scale(const std::string& text) {
   return {.kind = Kind::kStatic, .scale = scale};
 }
 
-Scaling scaling_named(const std::string& name, const char* option) {
-  const std::optional<Scaling> scaling = parse_scaling(name);
-  check_arg(scaling.has_value(), option, "unknown recipe `", name,
-            "`. Known recipes are current, delayed, rows and mxfp8");
-  return *scaling;
-}
-
 // What --dtype takes.
 std::string precision_names() { return "bf16, f16 or e4m3"; }
 
@@ -67,8 +60,7 @@ void add_rule_options(CLI::App& command, SharedOptions& options) {
             {"true", "false"}));
   add(offer(command.add_option("--dtype", options.dtype, precision_names() + " (bf16)"),
             words_in(precision_names())));
-  add(offer(command.add_option("--recipe", options.recipe,
-                               "Scales of e4m3: current, delayed, rows or mxfp8"),
+  add(offer(command.add_option("--recipe", options.recipe, "current|delayed|rows|mxfp8"),
             words_in("current, delayed, rows or mxfp8")));
 }
 
@@ -107,9 +99,14 @@ amp::Policy parse_policy(const std::string& text, const std::optional<std::strin
             "` is not a lower precision. Use ", precision_names());
   check_arg(!is_eight || *level != amp::Level::kO0, given,
             "e4m3 at O0, which lowers nothing. Use O2/e4m3");
-  amp::Policy policy{.level = *level, .lower = is_lower(*lower) ? *lower : DType::kBf16};
-  if (is_eight) policy.eight_bits = amp::make_eight_bits(usual_recipe(scaling));
-  return policy;
+  return amp::policy_with(*level, is_all_f32 ? DType::kBf16 : *lower, scaling);
+}
+
+Scaling scaling_named(const std::string& name, const char* option) {
+  const std::optional<Scaling> scaling = parse_scaling(name);
+  check_arg(scaling.has_value(), option, "unknown recipe `", name,
+            "`. Known recipes are current, delayed, rows and mxfp8");
+  return *scaling;
 }
 
 Scaling scaling_of(const SharedOptions& options) {

@@ -38,18 +38,30 @@ struct TuneCommand : SharedOptions {
   std::int64_t top = 12;
 };
 
-std::vector<DType> parse_candidates(const std::string& text) {
-  std::vector<DType> dtypes;
+struct Candidates {
+  std::vector<DType> dtypes{};
+  Scaling scaling = Scaling::kCurrent;
+};
+
+// `f32,bf16,e4m3/mxfp8`.
+Candidates parse_candidates(const std::string& text) {
+  Candidates candidates;
   for (std::size_t begin = 0; begin <= text.size();) {
     const std::size_t end = std::min(text.find(',', begin), text.size());
-    const std::string name = text.substr(begin, end - begin);
+    std::string name = text.substr(begin, end - begin);
+    const std::size_t slash = name.find('/');
+    const bool says_scaling = slash != std::string::npos;
+    if (says_scaling) candidates.scaling = scaling_named(name.substr(slash + 1), "--candidates");
+    name.resize(std::min(slash, name.size()));
     const std::optional<DType> dtype = parse_dtype(name);
-    check_arg(dtype.has_value() && is_trainable(*dtype), "--candidates", "`", name,
-              "` is not a dtype to choose. Use some of ", trainable_dtypes());
-    dtypes.push_back(*dtype);
+    const bool can_be = dtype.has_value() && (is_trainable(*dtype) || dtype == DType::kE4m3);
+    check_arg(can_be && (!says_scaling || is_eight_bit(*dtype)), "--candidates", "`",
+              text.substr(begin, end - begin), "` is not a dtype to choose. Use some of ",
+              trainable_dtypes(","), ", e4m3 and e4m3/mxfp8");
+    candidates.dtypes.push_back(*dtype);
     begin = end + 1;
   }
-  return dtypes;
+  return candidates;
 }
 
 tune::Objective parse_objective(const std::string& text) {
@@ -64,7 +76,9 @@ tune::TuneOptions tune_options(const TuneCommand& options) {
   check_arg(options.batches >= 1, "--error-batches", "must be at least 1: ", options.batches);
   check_arg(options.examples >= 0, "--error-examples", "must not be negative: ", options.examples);
   check_arg(options.proof_steps >= 1, "--proof-steps", "must be at least 1: ", options.proof_steps);
-  tune::TuneOptions result{.candidates = parse_candidates(options.candidates),
+  const Candidates candidates = parse_candidates(options.candidates);
+  tune::TuneOptions result{.candidates = candidates.dtypes,
+                           .scaling = candidates.scaling,
                            .objective = parse_objective(options.objective),
                            .error_examples = options.examples,
                            .error_batches = options.batches,
@@ -127,7 +141,8 @@ void add_tune_options(CLI::App& command, TuneCommand& options) {
   const auto add = [&](const char* name, auto& value, const char* help) {
     return command.add_option(name, value, help)->group(heading::kPrecision);
   };
-  offer(add("--candidates", options.candidates, "Dtypes to choose among"), {"f32,bf16", "f32,f16"})
+  offer(add("--candidates", options.candidates, "Dtypes to choose among"),
+        {"f32,bf16", "f32,f16", "f32,bf16,e4m3"})
       ->capture_default_str();
   add("--error-budget", options.error_budget,
       "How large the gradients' error may be, in % (that of level auto)");

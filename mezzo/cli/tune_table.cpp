@@ -39,7 +39,7 @@ std::string ms_in(const MeasuredOperation& operation, DType dtype) {
 
 std::vector<DType> dtypes_in(const TuneResult& result) {
   std::vector<DType> dtypes{DType::kF32};
-  for (const DType dtype : kLowerDTypes) {
+  for (const DType dtype : {DType::kBf16, DType::kF16, DType::kE4m3}) {
     const bool is_candidate =
         std::ranges::any_of(result.operations, [&](const MeasuredOperation& operation) {
           return std::ranges::any_of(operation.choices, [&](const MeasuredChoice& choice) {
@@ -95,6 +95,7 @@ Json tune_event_of(const ProvedSetting& setting, bool is_chosen) {
           {"f32", setting.plan.count(DType::kF32)},
           {"bf16", setting.plan.count(DType::kBf16)},
           {"f16", setting.plan.count(DType::kF16)},
+          {"e4m3", setting.plan.count(DType::kE4m3)},
           {"losses", losses}};
 }
 
@@ -102,7 +103,7 @@ Json tune_event_of(const ProvedSetting& setting, bool is_chosen) {
 
 std::string settings_table(const TuneResult& result) {
   std::vector<std::vector<std::string>> rows{
-      {"setting", "step ms", "memory", "error", "predicted", "loss", "operations in 16 bits", ""}};
+      {"setting", "step ms", "memory", "error", "predicted", "loss", "operations below f32", ""}};
   for (std::size_t i = 0; i < result.settings.size(); ++i) {
     const ProvedSetting& setting = result.settings[i];
     const auto all = static_cast<std::int64_t>(setting.plan.rows.size());
@@ -141,7 +142,7 @@ std::string operations_table(const TuneResult& result, std::size_t top) {
 std::string tune_summary(const TuneResult& result) {
   const ProvedSetting& chosen = result.settings[result.chosen];
   std::string counts;
-  for (const DType dtype : {DType::kF32, DType::kBf16, DType::kF16}) {
+  for (const DType dtype : {DType::kF32, DType::kBf16, DType::kF16, DType::kE4m3}) {
     const std::int64_t count = chosen.plan.count(dtype);
     if (count > 0)
       counts += fmt::format("{}{} in {}", counts.empty() ? "" : ", ", count, name_of(dtype));

@@ -298,13 +298,13 @@ namespace {
 // A convolution of single pixels is a product of the matrix of all pixels, and may have eight bits.
 std::optional<Tensor> conv2d_in_eight_bits(const Tensor& x, const Tensor& weight,
                                            const Tensor& bias, const Conv2dAttrs& attrs) {
-  const Shape& w = weight.shape();
-  const bool is_product = attrs.is_pointwise(size_of_image(w)) && attrs.stride == Size2d(1);
-  if (!is_product || x.size(1) != w[1]) return std::nullopt;
+  const Tensor* const operands[] = {&x, &weight};
+  if (!has_scaled_form(ops::conv2d, operands, attrs)) return std::nullopt;
   const auto product = scaled_product_of(ops::conv2d, x, weight);
   if (!product.has_value()) return std::nullopt;
   const Tensor pixels = permute(to_format(x, Format::kChannelsLast), {0, 2, 3, 1});
-  const Tensor y = scaled_linear(pixels, reshape(weight, {w[0], w[1]}), bias, *product);
+  const Tensor y =
+      scaled_linear(pixels, reshape(weight, {weight.size(0), weight.size(1)}), bias, *product);
   return permute(y, {0, 3, 1, 2});
 }
 

@@ -230,7 +230,9 @@ namespace {
 // whose scores stay in 16.
 std::optional<Tensor> matmul_in_eight_bits(const Tensor& a, const Tensor& b,
                                            const MatmulOptions& options) {
-  if (a.rank() < 2 || b.rank() != 2 || options.f32_result) return std::nullopt;
+  const MatmulAttrs attrs{options.transpose_a, options.transpose_b, options.f32_result};
+  const Tensor* const operands[] = {&a, &b};
+  if (!has_scaled_form(ops::matmul, operands, attrs)) return std::nullopt;
   const auto product = scaled_product_of(ops::matmul, a, b);
   if (!product.has_value()) return std::nullopt;
   const auto swapped = [](const Tensor& x) { return transpose(x, -1, -2); };

@@ -2,11 +2,14 @@
 
 #include <algorithm>
 
+#include "mezzo/ops/all.h"
+#include "mezzo/ops/conv2d_attrs.h"
 #include "mezzo/ops/delayed_scale.h"
 #include "mezzo/ops/dispatcher/call.h"
 #include "mezzo/ops/dispatcher/grad_mode.h"
 #include "mezzo/ops/dispatcher/node.h"
 #include "mezzo/ops/matmul.h"
+#include "mezzo/ops/matmul_attrs.h"
 #include "mezzo/ops/reduce.h"
 #include "mezzo/ops/scaled_matmul.h"
 #include "mezzo/ops/shape_ops.h"
@@ -14,7 +17,7 @@
 namespace mezzo {
 namespace {
 
-constexpr const char* kOp = "scaled_linear";
+constexpr const char* kOp = kScaledLinearName;
 
 thread_local ScaledProducts* scaled_products = nullptr;
 
@@ -158,6 +161,22 @@ void check_recipe(const ScalingRecipe& recipe, const char* op) {
   check_arg(recipe.margin >= 0 && recipe.margin < 32, op,
             "the margin must be in [0, 32): ", recipe.margin, ". Use 0");
   check_arg(recipe.history > 0, op, "the history must be positive: ", recipe.history, ". Use 1024");
+}
+
+bool has_scaled_form(const OpDef& op) {
+  return &op == &ops::linear || &op == &ops::matmul || &op == &ops::conv2d;
+}
+
+bool has_scaled_form(const OpDef& op, Inputs inputs, const Attrs& attrs) {
+  if (&op == &ops::linear) return true;
+  if (&op == &ops::matmul) {
+    return inputs[0]->rank() >= 2 && inputs[1]->rank() == 2 && !attrs.as<MatmulAttrs>().f32_result;
+  }
+  if (&op != &ops::conv2d || inputs[0]->rank() != 4 || inputs[1]->rank() != 4) return false;
+  const auto& conv = attrs.as<Conv2dAttrs>();
+  const Shape& weight = inputs[1]->shape();
+  return conv.is_pointwise({weight[2], weight[3]}) && conv.stride == Size2d(1) &&
+         inputs[0]->size(1) == weight[1];
 }
 
 void set_scaled_products(ScaledProducts* products) { scaled_products = products; }

@@ -83,10 +83,19 @@ class ScaledProducts {
 };
 void set_scaled_products(ScaledProducts* products);
 
+// Whether calls of that operation may have eight bits: linear, matmul and conv2d.
+bool has_scaled_form(const OpDef& op);
+// Whether a call with these operands and attributes may: one with a matrix for all rows, or of
+// single pixels without stride.
+bool has_scaled_form(const OpDef& op, Inputs inputs, const Attrs& attrs);
+
 // What ScaledProducts say of a call of `op` with these operands; empty where nobody does, and for
 // operands that are not f32 or a lower precision.
 std::optional<ScaledProduct> scaled_product_of(const OpDef& op, const Tensor& x,
                                                const Tensor& weight);
+
+// The name of the node that the tape has for it, and of the gradients of its parts.
+inline constexpr const char* kScaledLinearName = "scaled_linear";
 
 // linear(x, weight, bias), and the products of its gradients, in eight bits. What is saved for the
 // gradient of the weight has eight bits, too. Gradients of gradients are refused with

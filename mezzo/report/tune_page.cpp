@@ -29,7 +29,7 @@ std::string tune_facts_of(const TuneResult& result) {
   const amp::PrecisionPlan& plan = result.plan;
   const ProvedSetting& chosen = result.settings[result.chosen];
   std::string counts;
-  for (const DType dtype : {DType::kF32, DType::kBf16, DType::kF16}) {
+  for (const DType dtype : {DType::kF32, DType::kBf16, DType::kF16, DType::kE4m3}) {
     if (plan.has(dtype))
       counts += concat(counts.empty() ? "" : ", ", plan.count(dtype), " in ", dtype);
   }
@@ -114,7 +114,7 @@ std::string ms_and_error(const MeasuredChoice& choice) {
 
 std::vector<std::string> tune_row_of(const MeasuredOperation& operation) {
   std::vector<std::string> row{operation.operation.text(), operation.choice().choice.text()};
-  for (const DType dtype : {DType::kF32, DType::kBf16, DType::kF16}) {
+  for (const DType dtype : {DType::kF32, DType::kBf16, DType::kF16, DType::kE4m3}) {
     const auto found = std::ranges::find_if(operation.choices, [&](const MeasuredChoice& choice) {
       return choice.choice.dtype == dtype && !choice.choice.exact;
     });
@@ -131,7 +131,7 @@ Section operations_section(const TuneResult& result) {
                       "What each operation takes, forward and backward, and how large the error "
                       "of the gradients is if it alone has that dtype; in the order of the "
                       "network."};
-  Table rows{.header = {"operation", "chosen", "in f32", "in bf16", "in f16", "why"}};
+  Table rows{.header = {"operation", "chosen", "in f32", "in bf16", "in f16", "in e4m3", "why"}};
   for (const MeasuredOperation& operation : result.operations)
     rows.rows.push_back(tune_row_of(operation));
   section.add(table(rows, "The operations"));

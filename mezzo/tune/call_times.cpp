@@ -26,7 +26,7 @@ class CallClock final : public KernelListener, public amp::StepObserver {
     const CallId& id = call.results[0].call;
     const std::string op = id.is_backward() ? without_number(id.gradient_of) : id.op;
     if (!id.is_backward() && nn::current_module() == nullptr) return;
-    const auto operation = calls_.find(id.path, op);
+    const auto operation = product_or_call(calls_, id.path, op);
     if (operation.has_value()) ms_[*operation] += ms;
   }
 

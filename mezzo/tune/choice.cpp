@@ -10,6 +10,7 @@ std::vector<Choice> choices_of(const StepOperation& operation, std::span<const D
   std::vector<Choice> choices{{.dtype = DType::kF32}};
   if (operation.has_exact_form()) choices.push_back({.dtype = DType::kF32, .exact = true});
   for (const DType dtype : candidates) {
+    if (is_eight_bit(dtype) && operation.can_have_eight_bits()) choices.push_back({.dtype = dtype});
     if (!is_lower(dtype)) continue;
     if (operation.op->precision.of(dtype) == PrecisionClass::kRefuse) continue;
     choices.push_back({.dtype = dtype});
@@ -18,8 +19,8 @@ std::vector<Choice> choices_of(const StepOperation& operation, std::span<const D
 }
 
 amp::PrecisionPlan plan_of(std::span<const StepOperation> operations,
-                           std::span<const Choice> choices) {
-  amp::PrecisionPlan plan;
+                           std::span<const Choice> choices, Scaling scaling) {
+  amp::PrecisionPlan plan{.scaling = scaling};
   for (std::size_t i = 0; i < operations.size(); ++i) {
     plan.rows.push_back({.module = operations[i].module,
                          .op = operations[i].op->name,
@@ -27,13 +28,6 @@ amp::PrecisionPlan plan_of(std::span<const StepOperation> operations,
                          .exact = choices[i].exact});
   }
   return plan;
-}
-
-amp::PrecisionPlan plan_of_one(std::span<const StepOperation> operations, std::size_t one,
-                               const Choice& choice) {
-  std::vector<Choice> choices(operations.size());
-  choices[one] = choice;
-  return plan_of(operations, choices);
 }
 
 }  // namespace mezzo::tune

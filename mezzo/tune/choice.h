@@ -21,14 +21,11 @@ struct Choice {
 };
 
 // Those of the candidates that an operation may have: f32 first, then f32 by direct sums for a
-// convolution, then the 16-bit candidates that it does not refuse.
+// convolution, then the 16-bit candidates that it does not refuse, and e4m3 for a product.
 std::vector<Choice> choices_of(const StepOperation& operation, std::span<const DType> candidates);
 
-// A plan from the choice for each operation.
+// A plan from the choice for each operation; `scaling` is that of e4m3.
 amp::PrecisionPlan plan_of(std::span<const StepOperation> operations,
-                           std::span<const Choice> choices);
-// The plan in which one operation has that choice, and all others are in f32.
-amp::PrecisionPlan plan_of_one(std::span<const StepOperation> operations, std::size_t one,
-                               const Choice& choice);
+                           std::span<const Choice> choices, Scaling scaling);
 
 }  // namespace mezzo::tune

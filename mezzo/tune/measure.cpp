@@ -5,6 +5,7 @@
 #include <limits>
 #include <utility>
 
+#include "mezzo/amp/eight_bits.h"
 #include "mezzo/core/device_backend.h"
 #include "mezzo/core/error.h"
 #include "mezzo/ops/dispatcher/kernel_listener.h"
@@ -56,7 +57,7 @@ class ErrorMeasurement {
 
   GradientError measure(const std::vector<Choice>& choices) {
     tell_(concat("measuring errors, ", ++done_, " of ", all_));
-    return prober_.measure(plan_of(m_.calls.operations, choices));
+    return prober_.measure(plan_of(m_.calls.operations, choices, m_.scaling));
   }
 
   // What the rest of the step adds is not this operation's.
@@ -83,6 +84,8 @@ class ErrorMeasurement {
   void measure_together(MeasuredEdge& edge) {
     for (std::size_t i = 0; i < m_.lower.size(); ++i) {
       const Choice choice{.dtype = m_.lower[i]};
+      // The result of a product in eight bits has 16: its reader rounds it once more.
+      if (is_eight_bit(choice.dtype)) continue;
       const MeasuredChoice* maker = m_.operations[edge.edge.maker].find(choice);
       const MeasuredChoice* reader = m_.operations[edge.edge.reader].find(choice);
       if (maker == nullptr || reader == nullptr) continue;
@@ -110,8 +113,10 @@ std::vector<std::vector<Cost>> costs_of(const Measurements& m, const MeasuredEdg
   std::vector<std::vector<Cost>> costs(m.labels.size(), std::vector<Cost>(m.labels.size()));
   for (std::size_t maker = 0; maker < m.labels.size(); ++maker) {
     for (std::size_t reader = 0; reader < m.labels.size(); ++reader) {
-      const DType from = m.labels[maker].dtype;
+      // A product in eight bits gives 16. What it reads is kept in eight.
+      const DType from = amp::dtype_beside(m.labels[maker].dtype);
       const DType to = m.labels[reader].dtype;
+      const DType read_as = amp::dtype_beside(to);
       const auto lower = std::ranges::find(m.lower, from);
       if (from == to && lower != m.lower.end()) {
         costs[maker][reader].error_squared =
@@ -119,7 +124,7 @@ std::vector<std::vector<Cost>> costs_of(const Measurements& m, const MeasuredEdg
       }
       if (from == to) continue;
       costs[maker][reader] = {
-          .ms = casts.ms(elements, from, to) + casts.ms(elements, to, from),
+          .ms = casts.ms(elements, from, read_as) + casts.ms(elements, read_as, from),
           .bytes = static_cast<double>(elements) * static_cast<double>(size_of(to))};
     }
   }
@@ -129,6 +134,8 @@ std::vector<std::vector<Cost>> costs_of(const Measurements& m, const MeasuredEdg
 // Of what is f32 in any case.
 double own_casts_ms(const StepOperation& calls, DType dtype, CastTimes& casts) {
   constexpr DType kF32 = DType::kF32;
+  // A product in eight bits rounds what it is given: its own kernels are timed with it.
+  if (is_eight_bit(dtype)) return 0;
   return casts.ms(calls.f32_inputs, kF32, dtype) + casts.ms(calls.parameters, kF32, dtype) +
          casts.ms(calls.f32_reads, dtype, kF32) + casts.ms(calls.f32_reads, kF32, dtype);
 }
@@ -139,7 +146,7 @@ amp::PrecisionPlan plan_with(const Measurements& m, const Choice& label) {
   for (const MeasuredOperation& operation : m.operations) {
     choices.push_back(operation.find(label) != nullptr ? label : Choice{});
   }
-  return plan_of(m.calls.operations, choices);
+  return plan_of(m.calls.operations, choices, m.scaling);
 }
 
 // Keeps the shortest time of each.
@@ -164,7 +171,7 @@ const MeasuredChoice* MeasuredOperation::find(const Choice& choice) const {
 }
 
 Measurements collect_operations(amp::TrainStep& step, const Batch& batch,
-                                const std::vector<DType>& lower, double& flops) {
+                                const std::vector<DType>& lower, Scaling scaling, double& flops) {
   set_precision(step.net(), amp::Policy{.level = amp::Level::kO0});
   CollectStepCalls collector(step.net());
   CountFlops products;
@@ -173,7 +180,7 @@ Measurements collect_operations(amp::TrainStep& step, const Batch& batch,
     step.probe(batch, 1, collector);
   }
   flops = products.flops();
-  Measurements m{.lower = lower, .calls = collector.calls()};
+  Measurements m{.lower = lower, .scaling = scaling, .calls = collector.calls()};
   check_arg(!m.calls.operations.empty(), "tune",
             "the network calls no operation whose precision can be chosen");
   for (const StepOperation& operation : m.calls.operations) {
@@ -222,7 +229,8 @@ void measure_times(Measurements& m, amp::TrainStep& step, const Batch& batch, Ca
       const StepOperation& calls = operation.operation;
       const DType dtype = choice.choice.dtype;
       choice.cast_ms = own_casts_ms(calls, dtype, casts);
-      choice.bytes = static_cast<double>(calls.results) * static_cast<double>(size_of(dtype));
+      choice.bytes = static_cast<double>(calls.results) *
+                     static_cast<double>(size_of(amp::dtype_beside(dtype)));
     }
   }
 }

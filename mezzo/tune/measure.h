@@ -44,15 +44,16 @@ struct MeasuredOperation {
 // Two operations of which one reads a result of the other.
 struct MeasuredEdge {
   StepEdge edge{};
-  // For each 16-bit candidate: by how much the square of the error is smaller if both operations
+  // For each candidate but f32: by how much the square of the error is smaller if both operations
   // are in it than if the squares of their errors were added. What the maker has rounded, the
   // reader need not round again.
   std::vector<double> shared{};
 };
 
 struct Measurements {
-  std::vector<DType> lower{};    // the 16-bit candidates
-  std::vector<Choice> labels{};  // every choice that some operation may have
+  std::vector<DType> lower{};           // the candidates besides f32
+  Scaling scaling = Scaling::kCurrent;  // of e4m3, if it is among them
+  std::vector<Choice> labels{};         // every choice that some operation may have
   StepCalls calls{};
   std::vector<MeasuredOperation> operations{};
   std::vector<MeasuredEdge> edges{};
@@ -65,7 +66,7 @@ using TellProgress = std::function<void(const std::string& what)>;
 // Collects the operations of a step. `flops`: receives the multiplications and additions that it
 // takes.
 Measurements collect_operations(amp::TrainStep& step, const Batch& batch,
-                                const std::vector<DType>& lower, double& flops);
+                                const std::vector<DType>& lower, Scaling scaling, double& flops);
 
 // How many passes measure_errors() makes for each batch.
 std::int64_t passes_for_errors(const Measurements& measurements);

@@ -145,6 +145,7 @@ std::string plan_text(const PrecisionPlan& plan) {
   if (plan.step_ms > 0) add("step_ms", plan.step_ms);
   if (plan.error > 0) add("error", plan.error);
   if (plan.error_budget > 0) add("error_budget", plan.error_budget);
+  if (plan.has(DType::kE4m3)) add("recipe", name_of(plan.scaling));
   text += ",\n \"operations\": [";
   const char* separator = "\n  ";
   for (const PlanRow& row : plan.rows) {
@@ -173,6 +174,13 @@ PrecisionPlan plan_of_text(std::string_view text, const std::string& name) {
                      .step_ms = fields.number_or("step_ms", 0),
                      .error = fields.number_or("error", 0),
                      .error_budget = fields.number_or("error_budget", 0)};
+  const std::string recipe = fields.text_or("recipe", name_of(Scaling::kCurrent));
+  const std::optional<Scaling> scaling = parse_scaling(recipe);
+  if (!scaling.has_value()) {
+    fields.wrong(concat("has an unknown recipe ", io::in_quotes(recipe),
+                        ", not one of current, delayed, rows and mxfp8"));
+  }
+  plan.scaling = *scaling;
   for (const PlanJson& row : fields.list("operations")) {
     plan.rows.push_back(row_of(name, plan.rows.size() + 1, row));
   }

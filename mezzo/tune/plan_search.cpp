@@ -5,6 +5,7 @@
 #include <limits>
 #include <utility>
 
+#include "mezzo/amp/eight_bits.h"
 #include "mezzo/core/dtype.h"
 #include "mezzo/core/error.h"
 
@@ -20,8 +21,9 @@ class SeeDtypes final : public amp::StepObserver {
   void on_call(const amp::ObservedStepCall& call) override {
     const CallId& id = call.results[0].call;
     if (id.is_backward() || nn::current_module() == nullptr) return;
-    const auto operation = calls_.find(id.path, id.op);
+    const auto operation = product_or_call(calls_, id.path, id.op);
     if (!operation.has_value()) return;
+    if (is_scaled_part(id.op)) choices_[*operation].dtype = DType::kE4m3;
     for (std::size_t i = 0; i < call.inputs.size(); ++i) {
       const Tensor& input = *call.inputs[i];
       const bool counts = input.defined() && call.op.precision.may_cast(i);
@@ -62,7 +64,7 @@ void PlanSearch::find_budget() {
   }
   for (const DType dtype : m_.lower) {
     const GradientError error =
-        prober_.measure(amp::Policy{.level = amp::Level::kAuto, .lower = dtype});
+        prober_.measure(amp::policy_with(amp::Level::kAuto, dtype, m_.scaling));
     // Where auto loses the gradient of a parameter, its error is no example to follow.
     constexpr double kLost = 0.5;
     if (!error.is_finite() || error.most_lost > kLost) continue;
@@ -80,7 +82,7 @@ void PlanSearch::add_levels() {
   add_level({.level = amp::Level::kO0}, "O0");
   for (const DType dtype : m_.lower) {
     for (const amp::Level level : {amp::Level::kAuto, amp::Level::kO2}) {
-      add_level({.level = level, .lower = dtype}, concat(level, "/", dtype));
+      add_level(amp::policy_with(level, dtype, m_.scaling), concat(level, "/", dtype));
     }
   }
 }
@@ -92,7 +94,7 @@ void PlanSearch::add_level(const amp::Policy& policy, const std::string& name) {
     SeeDtypes dtypes(m_.calls);
     step_.probe(options_.example, 1, dtypes);
     ProvedSetting setting{.name = name, .error = error};
-    setting.plan = plan_of(m_.calls.operations, dtypes.choices());
+    setting.plan = plan_of(m_.calls.operations, dtypes.choices(), m_.scaling);
     predict(setting, dtypes.choices());
     settings_.push_back(std::move(setting));
   } catch (const ArgumentError&) {
@@ -125,7 +127,7 @@ void PlanSearch::add_plan(double budget, const std::string& name) {
 
 ProvedSetting PlanSearch::setting_of(const std::string& name, const std::vector<Choice>& choices) {
   ProvedSetting setting{.name = name, .is_plan = true};
-  setting.plan = plan_of(m_.calls.operations, choices);
+  setting.plan = plan_of(m_.calls.operations, choices, m_.scaling);
   setting.error = prober_.measure(setting.plan);
   predict(setting, choices);
   return setting;
@@ -165,18 +167,21 @@ double PlanSearch::bytes_limit() const {
 std::vector<Choice> PlanSearch::united(std::vector<Choice> choices) const {
   const std::vector<Choice> solved = choices;
   for (std::size_t i = 0; i < choices.size(); ++i) {
-    if (!is_lower(solved[i].dtype)) continue;
-    DType most = solved[i].dtype;
+    // A product in eight bits fits among operations in bf16.
+    const DType own = amp::dtype_beside(solved[i].dtype);
+    if (!is_lower(own)) continue;
+    DType most = own;
     std::int64_t most_calls = 0;
     for (const DType dtype : m_.lower) {
       std::int64_t calls = 0;
       for (std::size_t k = 0; k < solved.size(); ++k) {
         const bool counts = m_.calls.operations[k].module == m_.calls.operations[i].module;
-        if (counts && solved[k].dtype == dtype) ++calls;
+        if (counts && amp::dtype_beside(solved[k].dtype) == dtype) ++calls;
       }
       if (calls > most_calls) most = dtype;
       most_calls = std::max(most_calls, calls);
     }
+    if (most == own) continue;
     const MeasuredChoice* choice = m_.operations[i].find({.dtype = most});
     const bool is_possible = choice != nullptr && choice->error.is_finite();
     choices[i] = is_possible ? Choice{.dtype = most} : Choice{};

@@ -34,7 +34,7 @@ std::string what_breaks(const MeasuredChoice& choice) {
 const MeasuredChoice* best_lower(const MeasuredOperation& operation) {
   const MeasuredChoice* best = nullptr;
   for (const MeasuredChoice& choice : operation.choices) {
-    if (!is_lower(choice.choice.dtype)) continue;
+    if (choice.choice.dtype == DType::kF32) continue;
     if (best == nullptr || choice.ms < best->ms) best = &choice;
   }
   return best;
@@ -50,7 +50,7 @@ std::string why_f32(const MeasuredOperation& operation, double error_budget, Obj
                   " to the error, and the step as a whole would take more memory");
   }
   if (lower->ms >= own.ms) {
-    return concat("no 16-bit dtype is faster here: ", short_number(own.ms), " ms, in ",
+    return concat("no lower dtype is faster here: ", short_number(own.ms), " ms, in ",
                   lower->choice.text(), " ", short_number(lower->ms));
   }
   const double saved = own.ms - lower->ms;
@@ -81,7 +81,7 @@ std::string why_lower(const MeasuredOperation& operation) {
 
 std::string reason_of(const MeasuredOperation& operation, double error_budget,
                       Objective objective) {
-  if (is_lower(operation.choice().choice.dtype)) return why_lower(operation);
+  if (operation.choice().choice.dtype != DType::kF32) return why_lower(operation);
   std::string text = why_f32(operation, error_budget, objective);
   if (operation.choice().choice.exact) {
     text += concat("; by Winograd's method its error would be ",

@@ -4,6 +4,7 @@
 
 #include "mezzo/amp/precision_plan.h"
 #include "mezzo/ops/all.h"
+#include "mezzo/ops/scaled_linear.h"
 
 namespace mezzo::tune {
 
@@ -17,6 +18,19 @@ std::optional<std::size_t> StepCalls::find(const std::string& module, const std:
   });
   if (found == operations.end()) return std::nullopt;
   return static_cast<std::size_t>(found - operations.begin());
+}
+
+bool is_scaled_part(const std::string& op) {
+  return op == ops::scaled_cast.name || op == ops::scaled_matmul.name || op == kScaledLinearName;
+}
+
+std::optional<std::size_t> product_or_call(const StepCalls& calls, const std::string& module,
+                                           const std::string& op) {
+  if (!is_scaled_part(op)) return calls.find(module, op);
+  for (const OpDef* product : {&ops::linear, &ops::matmul, &ops::conv2d}) {
+    if (const auto found = calls.find(module, product->name)) return found;
+  }
+  return std::nullopt;
 }
 
 void CollectStepCalls::begin_calls(const Batch& batch) {
@@ -55,7 +69,9 @@ std::optional<std::size_t> CollectStepCalls::operation_of(const amp::ObservedSte
   const std::string module = nn::current_module_path();
   const auto [known, is_new] = known_.try_emplace({module, &call.op}, calls_.operations.size());
   if (is_new) calls_.operations.push_back({.module = module, .op = &call.op});
-  ++calls_.operations[known->second].calls;
+  StepOperation& operation = calls_.operations[known->second];
+  ++operation.calls;
+  if (has_scaled_form(call.op, call.inputs, call.attrs)) ++operation.scalable_calls;
   return known->second;
 }
 

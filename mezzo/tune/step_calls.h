@@ -29,10 +29,15 @@ struct StepOperation {
   // Elements of results that are read in f32 in any case: by the loss.
   std::int64_t f32_reads = 0;
 
+  // Calls that may have eight bits: has_scaled_form().
+  std::int64_t scalable_calls = 0;
+
   // `layer1.0.conv1: conv2d`.
   std::string text() const { return module.empty() ? op->name : module + ": " + op->name; }
   // A convolution, which may be computed by Winograd's method.
   bool has_exact_form() const;
+  // Whether e4m3 is a choice for it.
+  bool can_have_eight_bits() const { return scalable_calls == calls; }
 };
 
 // A tensor that one operation computes and another one reads. If they have different dtypes, it is
@@ -49,6 +54,12 @@ struct StepCalls {
 
   std::optional<std::size_t> find(const std::string& module, const std::string& op) const;
 };
+
+// Whether the operation of that name is a part of a product in eight bits: its casts, and itself.
+bool is_scaled_part(const std::string& op);
+// The operation of a call; of a part of a product in eight bits, the module's product.
+std::optional<std::size_t> product_or_call(const StepCalls& calls, const std::string& module,
+                                           const std::string& op);
 
 // Collects the calls of a step that computes in f32.
 class CollectStepCalls final : public amp::StepObserver {

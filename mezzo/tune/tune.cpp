@@ -33,7 +33,8 @@ class Tuner {
     check();
     tell("collecting the step's operations");
     double flops = 0;
-    Measurements measurements = collect_operations(step_, batches_.front(), lower_, flops);
+    Measurements measurements =
+        collect_operations(step_, batches_.front(), lower_, options_.scaling, flops);
     choose_examples(measurements, flops);
     Prober prober = make_prober();
     measure_errors(measurements, prober, tell_);
@@ -63,12 +64,14 @@ class Tuner {
   void check() {
     check_arg(!batches_.empty(), "tune", "there is no batch to measure with. Give one or more");
     for (const DType dtype : options_.candidates) {
-      check_arg(amp::takes_part(dtype), "tune", "an operation cannot be planned in ", dtype,
-                ". Candidates are ", trainable_dtypes());
-      if (is_lower(dtype) && std::ranges::count(lower_, dtype) == 0) lower_.push_back(dtype);
+      const bool can_be = amp::takes_part(dtype) || dtype == DType::kE4m3;
+      check_arg(can_be, "tune", "an operation cannot be planned in ", dtype, ". Candidates are ",
+                trainable_dtypes(), "; products can be in e4m3");
+      if (dtype != DType::kF32 && std::ranges::count(lower_, dtype) == 0) lower_.push_back(dtype);
     }
-    check_arg(!lower_.empty(), "tune",
-              "there is no 16-bit candidate to choose beside f32. Name one of ", lower_dtypes());
+    const bool has_16 = std::ranges::any_of(lower_, is_lower);
+    check_arg(has_16, "tune", "there is no 16-bit candidate to choose beside f32. Name one of ",
+              lower_dtypes());
     check_arg(options_.error_budget.value_or(1) > 0, "tune",
               "the error budget must be above 0: ", options_.error_budget.value_or(1));
     check_arg(options_.memory_budget.value_or(1) > 0, "tune",
@@ -195,7 +198,7 @@ class Tuner {
   const TuneOptions& options_;
   const TellProgress tell_ = [this](const std::string& what) { tell(what); };
   CastTimes casts_;
-  std::vector<DType> lower_;  // the 16-bit candidates
+  std::vector<DType> lower_;  // the candidates besides f32
   TuneResult result_;
 };
 

@@ -24,6 +24,7 @@ namespace mezzo::tune {
 struct TuneOptions {
   // The dtypes that operations may have. f32 is always among them.
   std::vector<DType> candidates{DType::kF32, DType::kBf16, DType::kF16};
+  Scaling scaling = Scaling::kCurrent;  // of e4m3, if it is a candidate
   Objective objective = Objective::kTime;
   // How large the error of the gradients may be: GradientError::total. Unset: that of level auto in
   // the first 16-bit candidate whose gradients are finite there.
