@@ -17,8 +17,12 @@ namespace {
 bool is_parameter(const Tensor& tensor) { return tensor.requires_grad() && tensor.is_leaf(); }
 
 // The dtype that the operation computes in: the common dtype of its floating-point inputs. Inputs
-// that are never cast (a bias, statistics) count only if there are no others.
+// that are never cast (a bias, statistics) count only if there are no others. A product of codes
+// computes in eight bits, whatever the dtype of its scales.
 DType dtype_of(const OpDef& op, Inputs inputs) {
+  for (const Tensor* input : inputs) {
+    if (input->defined() && is_eight_bit(input->dtype())) return input->dtype();
+  }
   std::optional<DType> found;
   for (const std::uint32_t mask : {op.precision.cast_mask, kAllInputs}) {
     for (std::size_t i = 0; i < inputs.size(); ++i) {

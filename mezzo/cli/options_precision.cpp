@@ -85,9 +85,11 @@ amp::Policy parse_policy(const std::string& text, const std::optional<std::strin
   check_arg(level.has_value(), option, "unknown level `", text,
             "`. Known levels are O0, O1, auto, O2 and O3, also with a dtype: O2/f16");
   std::string name = has_own ? text.substr(slash + 1) : dtype.value_or("bf16");
-  if (const std::size_t at = name.find('/'); at != std::string::npos) {
-    scaling = scaling_named(name.substr(at + 1), option);
-    name.resize(at);
+  const std::size_t second_slash = name.find('/');
+  const bool says_recipe = second_slash != std::string::npos;
+  if (says_recipe) {
+    scaling = scaling_named(name.substr(second_slash + 1), option);
+    name.resize(second_slash);
   }
   check_arg(dtype.value_or(name) == name, "--dtype", "`", dtype.value_or(name),
             "` is not the dtype of the level `", text, "`. Leave one of the two out");
@@ -97,6 +99,8 @@ amp::Policy parse_policy(const std::string& text, const std::optional<std::strin
   const bool is_eight = lower == DType::kE4m3;
   check_arg(lower.has_value() && (is_lower(*lower) || is_all_f32 || is_eight), given, "`", name,
             "` is not a lower precision. Use ", precision_names());
+  check_arg(is_eight || !says_recipe, given, "`", text,
+            "` has a recipe, and no eight bits to be scaled by it. Write O2/e4m3/mxfp8");
   check_arg(!is_eight || *level != amp::Level::kO0, given,
             "e4m3 at O0, which lowers nothing. Use O2/e4m3");
   return amp::policy_with(*level, is_all_f32 ? DType::kBf16 : *lower, scaling);

@@ -69,8 +69,9 @@ TEST_F(Completion, OffersValues) {
               UnorderedElementsAre("sgd", "adam", "adamw", "lion", "rmsprop"));
   EXPECT_THAT(offered({"train", "--optimizer", "=", "adam"}), ElementsAre("adam", "adamw"));
   EXPECT_THAT(offered({"train", "--optimizer", "="}), Contains("sgd"));
-  EXPECT_THAT(offered({"train", "--amp", "O2"}), UnorderedElementsAre("O2", "O2/bf16", "O2/f16"));
-  EXPECT_THAT(offered({"train", "--dtype", ""}), UnorderedElementsAre("bf16", "f16"));
+  EXPECT_THAT(offered({"train", "--amp", "O2"}),
+              UnorderedElementsAre("O2", "O2/bf16", "O2/f16", "O2/e4m3"));
+  EXPECT_THAT(offered({"train", "--dtype", ""}), UnorderedElementsAre("bf16", "f16", "e4m3"));
   EXPECT_THAT(offered({"train", "--model", "lene"}), ElementsAre("lenet5"));
   EXPECT_THAT(offered({"plan", "lene"}), ElementsAre("lenet5"));
   EXPECT_THAT(offered({"ops", "softm"}), Contains("softmax"));
@@ -114,6 +115,7 @@ std::map<std::string, Words> words_of_train(const Words& script) {
 // What a value of an option must be given with.
 std::string companions_of(const std::string& option, const std::string& value) {
   if (value == "text:" || value == "tokens:") return " --model gpt-tiny";
+  if (option == "--recipe") return " --dtype e4m3";
   if (option == "--monitor") return " --early-stop 2";
   if (option == "--head") return " --weights " MEZZO_DOCS "/ops.md";
   return "";
@@ -164,7 +166,7 @@ TEST_F(Completion, HasAScriptThatZshReads) {
   const Outcome outcome = run_line("zsh -f " + path("print.zsh"));
   EXPECT_EQ(outcome.errors, "");
   const Words lines = lines_in(outcome.output);
-  EXPECT_THAT(lines, Contains("--dtype=[bf16 or f16 (bf16)]:TEXT:(bf16 f16)"));
+  EXPECT_THAT(lines, Contains("--dtype=[bf16, f16 or e4m3 (bf16)]:TEXT:(bf16 f16 e4m3)"));
   EXPECT_THAT(lines, Contains("--nesterov[Nesterov momentum of sgd]"));
   EXPECT_THAT(lines, Contains("--logdir=[Folder for TensorBoard]:TEXT:_files -/"));
   EXPECT_THAT(lines, Contains("--data=[digits, shapes, mnist:DIR, cifar10:DIR, images:DIR, "

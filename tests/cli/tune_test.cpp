@@ -71,6 +71,8 @@ TEST_F(Command, TuneSaysWhatIsWrong) {
     EXPECT_FALSE(fs::exists(path("plan.json")));
   };
   expect_refused("--candidates f32,f8", "[--candidates] `f8` is not a dtype to choose");
+  expect_refused("--candidates f32,bf16/mxfp8", "[--candidates] `bf16/mxfp8` is not a dtype");
+  expect_refused("--candidates f32,e4m3/mxfp4", "[--candidates] unknown recipe `mxfp4`");
   expect_refused("--candidates f32", "[tune] there is no 16-bit candidate");
   expect_refused("--objective speed", "[--objective] `speed` is neither time nor memory");
   expect_refused("--error-budget 0", "[tune] the error budget must be above 0");

@@ -114,6 +114,20 @@ TEST(PrecisionPlan, CapturedStepsHaveTheSameBits) {
   }
 }
 
+TEST(PrecisionPlan, AProductMayHaveEightBitsBesideTheOthers) {
+  for (const Scaling scaling : kScalings) {
+    PrecisionPlan plan = plan_with({{"fc: linear", DType::kE4m3}, {"relu", DType::kBf16}});
+    plan.scaling = scaling;
+    const std::map<std::string, DType> seen = train(plan, false, true).dtypes;
+    EXPECT_EQ(seen.at("fc: scaled_matmul"), DType::kBf16);
+    EXPECT_EQ(seen.at("conv: conv2d"), DType::kF32);
+    EXPECT_FALSE(seen.contains("fc: linear"));
+    EXPECT_EQ(train(plan, true, false).everything, train(plan, false, false).everything)
+        << name_of(scaling);
+  }
+  EXPECT_EQ(plan_with({{"fc: linear", DType::kE4m3}}).policy().lower, DType::kBf16);
+}
+
 TEST(PrecisionPlan, AllInF32IsTheNetworkWithoutPrecision) {
   manual_seed(3);
   SmallNet net;
@@ -175,6 +189,11 @@ TEST(PrecisionPlan, WhatNoNetworkCouldObeyIsRefused) {
             "[plan] `conv: conv3d`: there is no operation `conv3d`. `mezzo ops` lists them");
   EXPECT_EQ(refusal_of({{.module = "conv", .op = "conv2d", .dtype = DType::kI64}}),
             "[plan] `conv: conv2d` cannot be planned in i64. Use " + trainable_dtypes());
+  EXPECT_EQ(refusal_of({{.op = "relu", .dtype = DType::kE4m3}}),
+            "[plan] `relu` cannot be planned in e4m3. Only linear, matmul and conv2d, where its "
+            "kernel is 1x1, have eight bits");
+  EXPECT_EQ(refusal_of({{.op = "linear", .dtype = DType::kE5m2}}),
+            "[plan] `linear` cannot be planned in e5m2. Use " + trainable_dtypes());
   EXPECT_EQ(refusal_of({{.module = "conv", .op = "conv2d"}, {.module = "conv", .op = "conv2d"}}),
             "[plan] `conv: conv2d` stands there twice. Remove one of the rows");
   EXPECT_EQ(

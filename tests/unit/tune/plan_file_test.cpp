@@ -35,6 +35,7 @@ PrecisionPlan full_plan() {
 }
 
 void expect_same(const PrecisionPlan& a, const PrecisionPlan& b) {
+  EXPECT_EQ(a.scaling, b.scaling);
   EXPECT_EQ(a.model, b.model);
   EXPECT_EQ(a.machine, b.machine);
   EXPECT_EQ(a.threads, b.threads);
@@ -51,6 +52,20 @@ void expect_same(const PrecisionPlan& a, const PrecisionPlan& b) {
     EXPECT_EQ(a.rows[i].overflowed, b.rows[i].overflowed);
     EXPECT_EQ(a.rows[i].lost, b.rows[i].lost);
   }
+}
+
+TEST(PlanFile, EightBitsHaveTheirRecipe) {
+  PrecisionPlan plan = full_plan();
+  plan.rows[1].dtype = DType::kE4m3;
+  for (const Scaling scaling : kScalings) {
+    plan.scaling = scaling;
+    expect_same(plan_of_text(plan_text(plan), "plan.json"), plan);
+  }
+  std::string text = plan_text(plan);
+  text.replace(text.find("mxfp8"), 5, "mxfp4");
+  EXPECT_THAT(message_of<FileError>([&] { plan_of_text(text, "plan.json"); }),
+              HasSubstr("[plan] plan.json: the plan has an unknown recipe 'mxfp4', not one of "
+                        "current, delayed, rows and mxfp8"));
 }
 
 TEST(PlanFile, ReadsBackAsItWasWritten) {

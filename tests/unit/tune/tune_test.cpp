@@ -200,10 +200,41 @@ std::string error_of_tuning(const TuneOptions& options, std::size_t batches = 1)
   }
 }
 
+// Of the broken nets' operations only the linear layers can have eight bits.
+TEST(Tune, ProductsMayHaveEightBits) {
+  for (const Scaling scaling : kScalings) {
+    BrokenNet net([](const Tensor& x) { return x; }, [](const Tensor& x) { return x; });
+    optim::Sgd optimizer(net.parameters(), {.lr = 0.01});
+    amp::TrainStep step(net, loss(), optimizer, amp::GradScaler({}, false));
+    TuneOptions options = options_without_times();
+    options.candidates = {DType::kBf16, DType::kE4m3};
+    options.scaling = scaling;
+    options.error_budget = 10;
+    const TuneResult result = amp::tune(step, {batch_for(64, 1)}, options);
+    std::size_t products = 0;
+    for (const MeasuredOperation& operation : result.operations) {
+      const MeasuredChoice* eight = operation.find({.dtype = DType::kE4m3});
+      const bool is_linear = operation.operation.op->name == std::string_view("linear");
+      EXPECT_EQ(eight != nullptr, is_linear) << operation.operation.text();
+      if (eight == nullptr) continue;
+      ++products;
+      const MeasuredChoice* sixteen = operation.find({.dtype = DType::kBf16});
+      EXPECT_TRUE(eight->error.is_finite());
+      EXPECT_GT(eight->error.total, sixteen->error.total) << operation.operation.text();
+      EXPECT_GT(eight->ms, 0);
+    }
+    EXPECT_GE(products, 2);
+    EXPECT_FALSE(rows_in(setting(result, "O2/e4m3").plan, DType::kE4m3).empty());
+    EXPECT_EQ(setting(result, "O2/e4m3").plan.scaling, scaling);
+  }
+}
+
 TEST(Tune, SaysWhatIsWrong) {
   using testing::HasSubstr;
   EXPECT_THAT(error_of_tuning({}, 0), HasSubstr("[tune] there is no batch"));
   EXPECT_THAT(error_of_tuning({.candidates = {DType::kF32}}),
+              HasSubstr("[tune] there is no 16-bit candidate"));
+  EXPECT_THAT(error_of_tuning({.candidates = {DType::kE4m3}}),
               HasSubstr("[tune] there is no 16-bit candidate"));
   EXPECT_THAT(error_of_tuning({.candidates = {DType::kF64}}),
               HasSubstr("[tune] an operation cannot be planned in f64"));
