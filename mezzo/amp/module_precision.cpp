@@ -179,6 +179,11 @@ void check_lower(DType dtype) {
   check_arg(is_lower(dtype), "amp", "the lower dtype must be ", lower_dtypes(), ", it is ", dtype);
 }
 
+// e4m3 has bf16 beside it.
+void check_level_dtype(DType dtype) {
+  if (dtype != DType::kE4m3) check_lower(dtype);
+}
+
 // A network's own eight bits: with layers that stay in 16, and histories that no other network has.
 Policy for_network(nn::Module& net, Policy policy) {
   const std::shared_ptr<const EightBits>& eight = policy.eight_bits;
@@ -215,9 +220,9 @@ Policy apply_options(nn::Module& net, Policy policy, const MixedPrecisionOptions
 nn::Module& auto_mixed_precision(nn::Module& net, Level level, DType dtype,
                                  const MixedPrecisionOptions& options) {
   // O0 itself lowers nothing, so the dtype is checked only if names are lowered.
-  if (level != Level::kO0 || !options.lower.empty()) check_lower(dtype);
-  const Names names(net, options, dtype);
-  set_policy(net, with_options({.level = level, .lower = dtype}, names, options));
+  if (level != Level::kO0 || !options.lower.empty()) check_level_dtype(dtype);
+  const Names names(net, options, dtype_beside(dtype));
+  set_policy(net, with_options(policy_with(level, dtype), names, options));
   names.set_modules();
   return net;
 }

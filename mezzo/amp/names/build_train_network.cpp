@@ -3,6 +3,7 @@
 #include <optional>
 #include <utility>
 
+#include "mezzo/amp/eight_bits.h"
 #include "mezzo/amp/level.h"
 #include "mezzo/amp/module_precision.h"
 #include "mezzo/core/log.h"
@@ -11,13 +12,14 @@ namespace mezzo::amp {
 namespace {
 
 // The policy to set on the network; empty if the network stays as it is.
-std::optional<Policy> policy_for(Level level, const TrainNetworkOptions& options) {
+std::optional<Policy> policy_in_16_bits(Level level, DType dtype,
+                                        const TrainNetworkOptions& options) {
   const bool casts = level == Level::kO2 || level == Level::kO3;
-  const DType model_type = options.cast_model_type.value_or(casts ? options.dtype : DType::kF32);
+  const DType model_type = options.cast_model_type.value_or(casts ? dtype : DType::kF32);
   const bool keeps = options.keep_batchnorm_fp32.value_or(level == Level::kO2);
   // At O0 the dtype is not used.
-  check_arg(level == Level::kO0 || is_lower(options.dtype), "build_train_network", "dtype must be ",
-            lower_dtypes(), ", it is ", options.dtype);
+  check_arg(level == Level::kO0 || is_lower(dtype), "build_train_network", "dtype must be ",
+            lower_dtypes(), ", or e4m3 for products, it is ", options.dtype);
   check_arg(is_trainable(model_type), "build_train_network", "cast_model_type must be ",
             trainable_dtypes(), ", it is ", model_type);
   if (is_lower(model_type)) {
@@ -26,11 +28,21 @@ std::optional<Policy> policy_for(Level level, const TrainNetworkOptions& options
                   .keep_batchnorm_fp32 = keeps};
   }
   if (level == Level::kO2 && !keeps) {
-    return Policy{.level = Level::kO3, .lower = options.dtype, .keep_batchnorm_fp32 = false};
+    return Policy{.level = Level::kO3, .lower = dtype, .keep_batchnorm_fp32 = false};
   }
   if (casts || level == Level::kO0) return std::nullopt;
   // At these levels normalisations stay in f32, whatever keep_batchnorm_fp32 says.
-  return Policy{.level = level, .lower = options.dtype};
+  return Policy{.level = level, .lower = dtype};
+}
+
+std::optional<Policy> policy_for(Level level, const TrainNetworkOptions& options) {
+  const bool is_eight = options.dtype == DType::kE4m3;
+  const DType dtype = is_eight ? dtype_beside(options.dtype) : options.dtype;
+  std::optional<Policy> policy = policy_in_16_bits(level, dtype, options);
+  if (is_eight && policy.has_value()) {
+    policy->eight_bits = make_eight_bits(usual_recipe(options.scaling));
+  }
+  return policy;
 }
 
 // The dtype that the network will compute in: that of a part with a narrow range if there is one,

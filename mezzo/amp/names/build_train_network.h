@@ -6,6 +6,7 @@
 
 #include "mezzo/amp/names/loss_scale_manager.h"
 #include "mezzo/amp/train_step.h"
+#include "mezzo/ops/scaled_linear.h"
 
 namespace mezzo::amp {
 
@@ -26,6 +27,8 @@ struct TrainNetworkOptions {
   std::string level = "O0";
   // The 16-bit dtype at levels that use one: f16, as in MindSpore, or bf16. Not used at O0.
   DType dtype = DType::kF16;
+  // How e4m3 is scaled, if it is the dtype: products have it, and bf16 the rest.
+  Scaling scaling = Scaling::kCurrent;
   // With a 16-bit cast_model_type a network computes everything in it (O3) or, with
   // keep_batchnorm_fp32, everything but normalisations and losses (O2), whatever the level. With
   // f32, O2 and O3 leave the network as it is; the exception is O2 with an explicit

@@ -3,7 +3,11 @@
 
 #include "mezzo/amp/autocast.h"
 #include "mezzo/amp/eight_bits.h"
+#include "mezzo/amp/module_precision.h"
+#include "mezzo/amp/names/build_train_network.h"
 #include "mezzo/amp/policy.h"
+#include "mezzo/optim/sgd.h"
+#include "tests/unit/eight_bits/eight_bit_net.h"
 #include "tests/unit/message_of.h"
 
 namespace mezzo::amp {
@@ -25,6 +29,24 @@ TEST(EightBitOptions, APolicyIsNamedByThem) {
   EXPECT_EQ(policy.named_dtype(), DType::kE4m3);
   EXPECT_EQ(policy.dtype(), DType::kBf16);
   EXPECT_EQ(Policy{}.named_dtype(), DType::kBf16);
+}
+
+TEST(EightBitOptions, AreADtypeOfTheNetworksInterfaces) {
+  test::EightBitNet net;
+  auto_mixed_precision(net, "O2", DType::kE4m3, {.keep_float32 = {"body.fc"}});
+  ASSERT_TRUE(policy_of(net).has_value());
+  EXPECT_EQ(policy_of(net)->named_dtype(), DType::kE4m3);
+  optim::Sgd optimizer(net.parameters(), {.lr = 0.01});
+  TrainStep step = build_train_network(
+      net, test::image_loss, optimizer,
+      {.level = "O2", .dtype = DType::kE4m3, .scaling = Scaling::kDelayed});
+  EXPECT_FALSE(step.scaler().is_enabled());
+  const auto [images, labels] = test::image_batch(1);
+  EXPECT_FALSE(step(images, labels).skipped);
+  EXPECT_NE(step.scale_histories(), nullptr);
+  EXPECT_EQ(message_of<ArgumentError>(
+                [&] { auto_mixed_precision(net, "O2", DType::kE5m2); }),
+            "[amp] the lower dtype must be bf16 or f16, it is e5m2");
 }
 
 TEST(EightBitOptions, TheRestNeedsALowerPrecision) {
