@@ -81,6 +81,7 @@ class Recorder final : public CallObserver {
       return;
     }
     planned.reason = call.op.precision.reason;
+    if (call.op.precision.cast_mask == 0) return;  // no region decides anything about it
     const PrecisionClass own = call.op.precision.of(call.policy->lower);
     if (call.policy->lower == DType::kF32) {
       planned.reason = "its module is set to f32";

@@ -57,8 +57,17 @@ bool is_overwritten(const amp::ObservedStepCall& call) {
   return false;
 }
 
+// Codes of eight bits are what they are in every dtype: a call that makes or reads them cannot be
+// made again in a wider one.
+bool has_codes(const amp::ObservedStepCall& call) {
+  const auto is_code = [](const Tensor& x) { return x.defined() && is_eight_bit(x.dtype()); };
+  return std::ranges::any_of(call.outputs, is_code) ||
+         std::ranges::any_of(call.inputs, [&](const Tensor* input) { return is_code(*input); });
+}
+
 bool can_be_measured(const amp::ObservedStepCall& call, Measured measured) {
   if (measured == Measured::kNone || call.op.name == std::string_view("cast")) return false;
+  if (has_codes(call)) return false;
   const bool has_result = std::ranges::any_of(call.outputs, [](const Tensor& output) {
     return output.defined() && is_floating(output.dtype()) && output.dtype() != DType::kF64;
   });

@@ -59,7 +59,7 @@ std::unique_ptr<numbers::StepDumper> make_dump(
           .step = *options.dump.step,
           .title = options.plan != nullptr ? concat(options.model, " plan ", options.plan_file)
                                            : concat(options.model, " ", options.policy.level, "/",
-                                                    options.policy.dtype()),
+                                                    options.policy.named_dtype()),
           .made_by = options.dump.made_by,
           .on_written = on_written});
 }
