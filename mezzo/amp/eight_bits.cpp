@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "mezzo/amp/module_precision.h"
+#include "mezzo/distributed/agreement.h"
 #include "mezzo/nn/embedding.h"
 #include "mezzo/ops/delayed_scale.h"
 #include "mezzo/ops/dispatcher/capture_hook.h"
@@ -123,17 +124,44 @@ void ScaleHistories::take_over(Scales loaded) {
   scales_ = std::move(loaded);
 }
 
-KeepScales::KeepScales(std::shared_ptr<ScaleHistories> histories)
+void ScaleHistories::share(distributed::ProcessGroup& processes) {
+  const std::lock_guard lock(mutex_);
+  std::vector<float*> noted;
+  for (const auto& [name, scales] : scales_) {
+    for (const Part& part : kParts) {
+      noted.push_back(((*scales).*part.scale).history.mutable_data<float>());
+    }
+  }
+  distributed::check_same(processes, kScales, "the number of scales",
+                          static_cast<double>(noted.size()),
+                          "Train the same network in every process");
+  std::vector<float> own;
+  for (const float* amax : noted) own.push_back(*amax);
+  const std::vector<float> all = distributed::gathered<float>(processes, own);
+  for (std::size_t i = 0; i < all.size(); ++i) {
+    float& largest = *noted[i % noted.size()];
+    largest = std::max(largest, all[i]);
+  }
+}
+
+HoldScales::HoldScales(std::shared_ptr<ScaleHistories> histories)
     : histories_(std::move(histories)) {
   if (histories_ == nullptr) return;
-  before_ = histories_->state();
+  before_ = histories_->is_held();
   histories_->hold(true);
 }
 
+HoldScales::~HoldScales() {
+  if (histories_ != nullptr) histories_->hold(before_);
+}
+
+KeepScales::KeepScales(std::shared_ptr<ScaleHistories> histories)
+    : histories_(std::move(histories)), held_(histories_) {
+  if (histories_ != nullptr) before_ = histories_->state();
+}
+
 KeepScales::~KeepScales() {
-  if (histories_ == nullptr) return;
-  histories_->hold(false);
-  histories_->load_state(before_);
+  if (histories_ != nullptr) histories_->load_state(before_);
 }
 
 std::shared_ptr<const EightBits> make_eight_bits(const ScalingRecipe& recipe,

@@ -9,6 +9,7 @@
 
 #include "mezzo/amp/policy.h"
 #include "mezzo/core/named_tensor.h"
+#include "mezzo/distributed/process_group.h"
 #include "mezzo/nn/module.h"
 #include "mezzo/ops/scaled_linear.h"
 
@@ -30,8 +31,12 @@ class ScaleHistories {
   void begin_forward(bool trains);
   // Whether the histories take note of what the forward pass casts.
   bool takes_notes() const { return takes_notes_; }
+  // What the histories have noted since the last advance becomes the largest in any process, so
+  // that all processes have the same scales. Throws ArgumentError if they have other products.
+  void share(distributed::ProcessGroup& processes);
   // While true, scales do not advance, so that a step can be made again with the same scales.
   void hold(bool is_held) { is_held_ = is_held; }
+  bool is_held() const { return is_held_; }
 
   // Copies of all scales and histories: `h.0.mlp.c_fc.weight.grad.scale`.
   std::vector<NamedTensor> state() const;
@@ -50,6 +55,19 @@ class ScaleHistories {
   Scales scales_;
 };
 
+// While it exists, scales do not advance: for further parts of a batch.
+class HoldScales {
+ public:
+  explicit HoldScales(std::shared_ptr<ScaleHistories> histories);  // null: does nothing
+  ~HoldScales();
+  HoldScales(const HoldScales&) = delete;
+  HoldScales& operator=(const HoldScales&) = delete;
+
+ private:
+  std::shared_ptr<ScaleHistories> histories_;
+  bool before_ = false;
+};
+
 // While it exists, scales do not advance; its end brings them and their histories back.
 class KeepScales {
  public:
@@ -60,6 +78,7 @@ class KeepScales {
 
  private:
   std::shared_ptr<ScaleHistories> histories_;
+  HoldScales held_;
   std::vector<NamedTensor> before_;
 };
 

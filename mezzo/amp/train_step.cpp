@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "mezzo/amp/autocast.h"
+#include "mezzo/amp/eight_bits.h"
 #include "mezzo/amp/gradient_statistics.h"
 #include "mezzo/amp/module_precision.h"
 #include "mezzo/amp/observed_calls.h"
@@ -219,12 +220,14 @@ bool TrainStep::accumulate_all(const Batch& batch) {
   if (parts > 1) check_split(batch, parts);
   const LossParts::Whole whole = loss_.begin(batch, parts);
   if (parts == 1) return accumulate(batch, whole, 1);
+  std::optional<HoldScales> one_step;  // scales are those of the step, not of its parts
   const std::int64_t n = batch.size();
   for (std::int64_t i = 0; i < parts; ++i) {
     const std::int64_t start = i * n / parts;
     const std::int64_t end = (i + 1) * n / parts;
     const double share = static_cast<double>(end - start) / static_cast<double>(n);
     if (!accumulate(batch.slice(start, end), whole, share)) return false;
+    if (i == 0) one_step.emplace(scale_histories());
   }
   return true;
 }

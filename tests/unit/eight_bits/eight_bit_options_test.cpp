@@ -37,15 +37,14 @@ TEST(EightBitOptions, AreADtypeOfTheNetworksInterfaces) {
   ASSERT_TRUE(policy_of(net).has_value());
   EXPECT_EQ(policy_of(net)->named_dtype(), DType::kE4m3);
   optim::Sgd optimizer(net.parameters(), {.lr = 0.01});
-  TrainStep step = build_train_network(
-      net, test::image_loss, optimizer,
-      {.level = "O2", .dtype = DType::kE4m3, .scaling = Scaling::kDelayed});
+  TrainStep step =
+      build_train_network(net, test::image_loss, optimizer,
+                          {.level = "O2", .dtype = DType::kE4m3, .scaling = Scaling::kDelayed});
   EXPECT_FALSE(step.scaler().is_enabled());
   const auto [images, labels] = test::image_batch(1);
   EXPECT_FALSE(step(images, labels).skipped);
   EXPECT_NE(step.scale_histories(), nullptr);
-  EXPECT_EQ(message_of<ArgumentError>(
-                [&] { auto_mixed_precision(net, "O2", DType::kE5m2); }),
+  EXPECT_EQ(message_of<ArgumentError>([&] { auto_mixed_precision(net, "O2", DType::kE5m2); }),
             "[amp] the lower dtype must be bf16 or f16, it is e5m2");
 }
 

@@ -10,9 +10,11 @@
 #include "mezzo/data/loader.h"
 #include "mezzo/graph/train_step.h"
 #include "mezzo/nn/recompute.h"
+#include "mezzo/ops/arithmetic.h"
 #include "mezzo/optim/adam.h"
 #include "mezzo/train/checkpointing.h"
 #include "tests/unit/amp/small_net.h"
+#include "tests/unit/distributed/processes.h"
 #include "tests/unit/eight_bits/eight_bit_net.h"
 
 namespace mezzo::amp {
@@ -127,6 +129,20 @@ TEST_P(EightBitTraining, AResumedRunHasTheBitsOfOneThatWasNotStopped) {
     EXPECT_EQ(resumed.losses_of(5, 5), wanted);
     EXPECT_EQ(resumed.state(), whole.state());
   }
+}
+
+// Also where the parts of a batch are several, a scale is that of the step.
+TEST_P(EightBitTraining, ProcessesHaveOneScale) {
+  const auto train = [&](distributed::ProcessGroup& group) {
+    EightBitRun run(GetParam(), {.micro_batches = 2, .processes = &group});
+    for (std::uint64_t i = 0; i < 4; ++i) {
+      const auto [images, labels] = image_batch(10 * i + static_cast<std::uint64_t>(group.rank()));
+      (*run.step)(images * (1 + group.rank()), labels);
+    }
+    return run.state();
+  };
+  const auto states = test::results_of<std::vector<std::vector<double>>>(2, train);
+  EXPECT_EQ(states[0], states[1]);
 }
 
 INSTANTIATE_TEST_SUITE_P(Recipes, EightBitTraining, testing::ValuesIn(kScalings),
