@@ -23,8 +23,10 @@ struct SafetensorsType {
 // The dtypes that mezzo supports, in the format's order from low to high; files are written from
 // high to low. The format has further dtypes.
 constexpr SafetensorsType kSafetensorsTypes[] = {
-    {DType::kBool, "BOOL"}, {DType::kU8, "U8"},   {DType::kF16, "F16"}, {DType::kBf16, "BF16"},
-    {DType::kI32, "I32"},   {DType::kF32, "F32"}, {DType::kF64, "F64"}, {DType::kI64, "I64"},
+    {DType::kBool, "BOOL"},    {DType::kU8, "U8"},   {DType::kE5m2, "F8_E5M2"},
+    {DType::kE4m3, "F8_E4M3"}, {DType::kF16, "F16"}, {DType::kBf16, "BF16"},
+    {DType::kI32, "I32"},      {DType::kF32, "F32"}, {DType::kF64, "F64"},
+    {DType::kI64, "I64"},
 };
 
 const SafetensorsType* find_dtype(std::string_view name) {

@@ -27,20 +27,35 @@ constexpr const char* kCutmix = "--cutmix";
 constexpr const char* kDecayMatrices = "--decay-matrices";
 constexpr const char* kWarmupSteps = "--warmup-steps";
 constexpr const char* kExact = "--exact";
+constexpr const char* kOptimizerState = "--optimizer-state";
 constexpr const char* kPlan = "--plan";
 constexpr const char* kWatchEvery = "--watch-every";
 
 // The values of options with which checkpoints of versions without these options were written.
 const std::map<std::string, std::string>& in_earlier_versions() {
-  static const std::map<std::string, std::string> values{
-      {kSyncBatchNorm, "off"}, {kMixup, "0"},         {kCutmix, "0"},
-      {"--optimizer", "sgd"},  {"--nesterov", "off"}, {"--lr-of", ""},
-      {"--accumulate", "1"},   {"--clip", ""},        {"--class-weights", ""},
-      {kFreeze, ""},           {"--lr-factor", ""},   {"--lr-patience", ""},
-      {"--lr-cooldown", ""},   {"--monitor", ""},     {"--ema", ""},
-      {"--ema-warmup", "off"}, {"--tokens", "0"},     {kDecayMatrices, "off"},
-      {kWarmupSteps, ""},      {kExact, "off"},       {kPlan, ""},
-      {kWatchEvery, ""}};
+  static const std::map<std::string, std::string> values{{kSyncBatchNorm, "off"},
+                                                         {kMixup, "0"},
+                                                         {kCutmix, "0"},
+                                                         {"--optimizer", "sgd"},
+                                                         {"--nesterov", "off"},
+                                                         {"--lr-of", ""},
+                                                         {"--accumulate", "1"},
+                                                         {"--clip", ""},
+                                                         {"--class-weights", ""},
+                                                         {kFreeze, ""},
+                                                         {"--lr-factor", ""},
+                                                         {"--lr-patience", ""},
+                                                         {"--lr-cooldown", ""},
+                                                         {"--monitor", ""},
+                                                         {"--ema", ""},
+                                                         {"--ema-warmup", "off"},
+                                                         {"--tokens", "0"},
+                                                         {kDecayMatrices, "off"},
+                                                         {kWarmupSteps, ""},
+                                                         {kExact, "off"},
+                                                         {kPlan, ""},
+                                                         {kWatchEvery, ""},
+                                                         {kOptimizerState, name_of(DType::kF32)}};
   return values;
 }
 
@@ -87,6 +102,7 @@ void add_optimizer(Configuration& result, const OptimizerOptions& options) {
   result["--lr"] = concat(options.lr);
   result["--lr-of"] = text_of(options.lr_of);
   result["--weight-decay"] = concat(options.weight_decay);
+  result[kOptimizerState] = name_of(options.state_dtype);
   result[kDecayMatrices] = options.decay_matrices ? "on" : "off";
   result["--accumulate"] = concat(options.accumulate);
   result["--clip"] = options.clip.has_value() ? concat(*options.clip) : "";

@@ -119,9 +119,10 @@ std::vector<MalformedSafetensors> malformed_entries() {
 std::vector<MalformedSafetensors> malformed_dtypes_and_shapes() {
   return {
       {"unknown dtype", file_bytes(header_of("F33", "[1]", "[0,4]"), 4),
-       "tensor 'a' has the dtype 'F33', mezzo supports BOOL U8 F16 BF16 I32 F32 F64 I64"},
-      {"dtype that mezzo lacks", file_bytes(header_of("F8_E4M3", "[4]", "[0,4]"), 4),
-       "tensor 'a' has the dtype 'F8_E4M3'"},
+       "tensor 'a' has the dtype 'F33', mezzo supports BOOL U8 F8_E5M2 F8_E4M3 F16 BF16 I32 F32 "
+       "F64 I64"},
+      {"dtype that mezzo lacks", file_bytes(header_of("F8_E8M0", "[4]", "[0,4]"), 4),
+       "tensor 'a' has the dtype 'F8_E8M0'"},
       {"dtype is a number", file_bytes(entry(R"("dtype":8)")), "found 8 as 'dtype', expected text"},
       {"shape is text", file_bytes(entry(R"("shape":"4")")), "found the text '4' as 'shape'"},
       {"negative size", file_bytes(header_of("U8", "[-4]", "[0,4]"), 4), "found -4 as 'shape'"},

@@ -95,9 +95,9 @@ TEST(SafetensorsWrite, WideDtypesFirstThenByName) {
   const SafetensorsFile file = parse_safetensors(serialize_safetensors(tensors));
   std::vector<std::string> names;
   for (const NamedTensor& named : file.tensors) names.push_back(named.name);
-  EXPECT_THAT(
-      names, ElementsAre("a.i64", "z.i64", "a.f64", "z.f64", "a.f32", "z.f32", "a.i32", "z.i32",
-                         "a.bf16", "z.bf16", "a.f16", "z.f16", "a.u8", "z.u8", "a.bool", "z.bool"));
+  EXPECT_THAT(names, ElementsAre("a.i64", "z.i64", "a.f64", "z.f64", "a.f32", "z.f32", "a.i32",
+                                 "z.i32", "a.bf16", "z.bf16", "a.f16", "z.f16", "a.e4m3", "z.e4m3",
+                                 "a.e5m2", "z.e5m2", "a.u8", "z.u8", "a.bool", "z.bool"));
 }
 
 TEST(SafetensorsWrite, EveryDtypeAndRankComesBack) {
