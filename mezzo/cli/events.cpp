@@ -65,6 +65,7 @@ Json step_fields(const train::RunOptions& options) {
       {"betas", reads.betas.has_value() ? Json::array({optimizer.beta1, optimizer.beta2}) : Json()},
       {"eps", reads.eps.has_value() ? Json(optimizer.eps) : Json()},
       {"weight_decay", optimizer.weight_decay},
+      {"optimizer_state", name_of(optimizer.state_dtype)},
       {"decay_matrices", optimizer.decay_matrices},
       {"accumulate", optimizer.accumulate},
       {"clip", or_null(optimizer.clip)},

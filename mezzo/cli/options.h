@@ -33,6 +33,7 @@ struct OptimizerWords {
   std::string kind = "sgd";
   std::optional<double> lr{}, momentum{}, weight_decay{}, eps{}, clip{};
   std::string betas{};  // `0.9,0.999`
+  std::string state = "f32";
   bool nesterov = false;
   std::vector<std::string> lr_of{};  // `fc=0.1`
 };

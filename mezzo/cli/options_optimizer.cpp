@@ -5,6 +5,7 @@
 
 #include "mezzo/cli/offered_values.h"
 #include "mezzo/cli/option_words.h"
+#include "mezzo/ops/update/narrow_state.h"
 #include "mezzo/train/optimizer_names.h"
 
 namespace mezzo::cli {
@@ -30,6 +31,13 @@ std::optional<std::pair<double, double>> parse_betas(const std::string& text) {
   check_arg(betas.size() == 2, "--betas", "`", text,
             "` is not two numbers. Write them like 0.9,0.999");
   return std::pair{betas[0], betas[1]};
+}
+
+DType parse_state(const std::string& text) {
+  const std::optional<DType> dtype = parse_dtype(text);
+  check_arg(dtype.has_value() && can_hold_state(*dtype), "--optimizer-state", "`", text,
+            "` is not a dtype of optimizer state. Use ", kStateDTypes);
+  return *dtype;
 }
 
 using Info = train::OptimizerInfo;
@@ -93,6 +101,7 @@ void set_optimizer(const SharedOptions& options, train::RunOptions& run) {
   result.lr = said.lr.value_or(result.lr);
   result.weight_decay = said.weight_decay.value_or(result.weight_decay);
   result.clip = said.clip;
+  result.state_dtype = parse_state(said.state);
   const std::optional<bool> nesterov = said.nesterov ? std::optional(true) : std::nullopt;
   const auto set = [&reads](const char* option, const auto& given, auto setting, auto& value) {
     const std::string readers = "--optimizer " + names_of_readers(setting);
@@ -146,14 +155,15 @@ void add_optimizer_options(CLI::App& command, SharedOptions& options) {
   add_setting("--weight-decay", said.weight_decay, "Decay", &Info::weight_decay);
   add(command.add_flag("--decay-matrices", options.run.optimizer.decay_matrices,
                        "Decay only matrices"));
+  add(offer(command.add_option("--optimizer-state", said.state, kStateDTypes),
+            {"f32", "bf16", "e4m3"}))
+      ->capture_default_str();
   add(command.add_option("--clip", said.clip, "Max gradient norm (none)"));
   add(command.add_option("--accumulate", options.run.optimizer.accumulate, "Micro-batches"))
       ->capture_default_str();
   add(command.add_option("--label-smoothing", options.run.loss.label_smoothing, "Smoothing factor"))
       ->capture_default_str();
-  add(command.add_option("--lr-of", said.lr_of,
-                         "Learning rates of modules and parameters: fc=0.1,layer4.*=0.02"))
-      ->delimiter(',');
+  add(command.add_option("--lr-of", said.lr_of, "Rates of parts: fc=0.1"))->delimiter(',');
 }
 
 void add_schedule_options(CLI::App& command, SharedOptions& options) {

@@ -7,7 +7,8 @@ namespace {
 
 Group<AdamOptions> adam_group(const Group<AdamWOptions>& group) {
   const AdamWOptions& o = group.options;
-  return {group.params, {o.lr, o.beta1, o.beta2, o.eps, o.weight_decay, o.param_update}};
+  return {group.params,
+          {o.lr, o.beta1, o.beta2, o.eps, o.weight_decay, o.param_update, o.state_dtype}};
 }
 
 }  // namespace
@@ -32,7 +33,7 @@ void Adam::add_group(const Group<AdamOptions>& group) {
             o.weight_decay);
   check_arg(o.beta1 >= 0 && o.beta1 < 1 && o.beta2 >= 0 && o.beta2 < 1, name(),
             "betas must be in [0, 1): ", o.beta1, " and ", o.beta2);
-  RuleOptimizer::add_group(group.params, o.lr, o.param_update);
+  RuleOptimizer::add_group(group.params, o.lr, o.param_update, o.state_dtype);
   options_.push_back(o);
 }
 

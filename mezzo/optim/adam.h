@@ -14,6 +14,9 @@ struct AdamOptions {
   double eps = 1e-8;
   double weight_decay = 0;
   ParamUpdate param_update = ParamUpdate::kMaster;  // for 16-bit parameters
+  // The dtype of the state: f32, bf16, or e4m3 by blocks of 256 elements; see
+  // mezzo/ops/update/narrow_state.h.
+  DType state_dtype = DType::kF32;
 };
 
 // torch.optim.Adam: see mezzo/ops/update/rules/adam-inl.h for the rule. The weight
@@ -48,6 +51,9 @@ struct AdamWOptions {
   double eps = 1e-8;
   double weight_decay = 0.01;
   ParamUpdate param_update = ParamUpdate::kMaster;  // for 16-bit parameters
+  // The dtype of the state: f32, bf16, or e4m3 by blocks of 256 elements; see
+  // mezzo/ops/update/narrow_state.h.
+  DType state_dtype = DType::kF32;
 };
 
 // AdamW, like torch.optim.AdamW: Adam whose weight decay shrinks the parameter itself.

@@ -20,7 +20,7 @@ void Lion::add_group(const Group<LionOptions>& group) {
             o.lr.lowest(), ", weight_decay ", o.weight_decay);
   check_arg(o.beta1 >= 0 && o.beta1 < 1 && o.beta2 >= 0 && o.beta2 < 1, name(),
             "betas must be in [0, 1): ", o.beta1, " and ", o.beta2);
-  RuleOptimizer::add_group(group.params, o.lr, o.param_update);
+  RuleOptimizer::add_group(group.params, o.lr, o.param_update, o.state_dtype);
   options_.push_back(o);
 }
 

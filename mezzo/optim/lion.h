@@ -14,6 +14,9 @@ struct LionOptions {
   double beta2 = 0.99;      // the part of the gathered gradients that stays
   double weight_decay = 0;  // shrinks the parameter itself, by lr times this
   ParamUpdate param_update = ParamUpdate::kMaster;  // of 16-bit parameters
+  // The dtype of the state: f32, bf16, or e4m3 by blocks of 256 elements; see
+  // mezzo/ops/update/narrow_state.h.
+  DType state_dtype = DType::kF32;
 };
 
 // Moves every element by the learning rate, in the direction of a sign: see

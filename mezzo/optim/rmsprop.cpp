@@ -21,7 +21,12 @@ void RmsProp::add_group(const Group<RmsPropOptions>& group) {
             "options must not be negative: lr ", o.lr.lowest(), ", eps ", o.eps, ", weight_decay ",
             o.weight_decay, ", momentum ", o.momentum);
   check_arg(o.alpha >= 0 && o.alpha < 1, name(), "alpha must be in [0, 1): ", o.alpha);
-  RuleOptimizer::add_group(group.params, o.lr, o.param_update);
+  // Where gradients differ little, the variance is a small difference of the two averages. Rounded
+  // to bf16 or e4m3 they may be equal: the step would be divided by eps alone.
+  check_arg(!o.centered || o.state_dtype == DType::kF32, name(),
+            "the variance of centered averages would be lost in ", o.state_dtype,
+            ", in which neighbours are too far apart. Use state_dtype f32, or centered = false");
+  RuleOptimizer::add_group(group.params, o.lr, o.param_update, o.state_dtype);
   options_.push_back(o);
 }
 

@@ -17,6 +17,9 @@ struct RmsPropOptions {
   bool centered =
       false;  // divides by the standard deviation in place of the root of the mean square
   ParamUpdate param_update = ParamUpdate::kMaster;  // of 16-bit parameters
+  // The dtype of the state: f32, bf16, or e4m3 by blocks of 256 elements; see
+  // mezzo/ops/update/narrow_state.h. f32 if centered.
+  DType state_dtype = DType::kF32;
 };
 
 // torch.optim.RMSprop: see mezzo/ops/update/rules/rmsprop-inl.h for the rule. State:
@@ -26,7 +29,8 @@ struct RmsPropOptions {
 class RmsProp final : public RuleOptimizer {
  public:
   // Throws ArgumentError for parameters that cannot be trained, see Optimizer::add_group(),
-  // negative or infinite rates, eps, momentum and decays, and an alpha outside [0, 1).
+  // negative or infinite rates, eps, momentum and decays, an alpha outside [0, 1), and centered
+  // averages that are not f32.
   explicit RmsProp(std::vector<Tensor> params, RmsPropOptions options = {});
   explicit RmsProp(const std::vector<Group<RmsPropOptions>>& groups);
   // One more group: see Sgd::add_group().

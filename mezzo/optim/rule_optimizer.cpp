@@ -3,6 +3,9 @@
 #include <algorithm>
 #include <string>
 
+#include "mezzo/core/random.h"
+#include "mezzo/ops/update/narrow_state.h"
+
 namespace mezzo::optim {
 
 RuleOptimizer::RuleOptimizer(const char* name, const UpdateRule& most, Steps steps)
@@ -11,10 +14,76 @@ RuleOptimizer::RuleOptimizer(const char* name, const UpdateRule& most, Steps ste
       slot_count_(most.slots),
       counts_steps_(steps) {}
 
-// add_group() of the base may have been called since the last step.
+namespace {
+
+constexpr const char* kScale = "_scale";
+constexpr const char* kStateSeed = "state_rounding.seed";
+
+std::uint64_t new_seed() {
+  const std::uint64_t high = default_generator().next();
+  return high << 32 | default_generator().next();
+}
+
+}  // namespace
+
+void RuleOptimizer::add_group(const std::vector<Tensor>& params, const LearningRate& lr,
+                              ParamUpdate rule, DType state_dtype) {
+  check_arg(can_hold_state(state_dtype), name(), "state_dtype is ", state_dtype,
+            ", which state cannot be kept in. Use ", kStateDTypes);
+  Optimizer::add_group(params, lr, rule);
+  state_dtypes_.resize(this->params().size(), state_dtype);
+  grow();
+  if (state_dtype != DType::kF32 && !state_seed_.has_value()) state_seed_ = new_seed();
+}
+
+// A class derived from this one may have called add_group() of the base.
 void RuleOptimizer::grow() {
   slots_.resize(params().size());
+  scales_.resize(params().size());
   steps_.resize(params().size());
+  state_dtypes_.resize(params().size(), DType::kF32);
+  for (std::size_t i = state_starts_.size() - 1; i < params().size(); ++i) {
+    const auto words = static_cast<std::uint64_t>(state_words(params()[i].numel()));
+    state_starts_.push_back(state_starts_.back() + slot_count_ * words);
+  }
+}
+
+DType RuleOptimizer::state_dtype(std::size_t i) const {
+  return state_dtype_of(state_dtypes_[i], params()[i].numel());
+}
+
+// Every update has a part of the stream, which holds one for each parameter with room for all
+// slots. So the numbers depend neither on the order of parameters within a step nor on which of
+// them have gradients, and a step that is skipped and tried again uses the same ones.
+RandomPosition RuleOptimizer::state_random(std::size_t i) const {
+  const std::uint64_t of_an_update = state_starts_.back();
+  return {*state_seed_, static_cast<std::uint64_t>(updates()) * of_an_update + state_starts_[i]};
+}
+
+// Blocks follow the order of memory. A parameter may lie in two orders, which state in a file does
+// not tell; the shape of its scales does.
+Tensor RuleOptimizer::empty_scales(std::size_t i) const {
+  const Tensor& param = params()[i];
+  const std::int64_t count = scales_of(param.numel());
+  const bool is_row_major = param.format() == Format::kContiguous;
+  return zeros(is_row_major ? Shape{count} : Shape{count, 1}, DType::kF32, Format::kContiguous,
+               param.device());
+}
+
+void RuleOptimizer::set_state_of(std::size_t i, const UpdateRule& rule, UpdateTensors& tensors) {
+  const DType dtype = state_dtype(i);
+  for (std::size_t k = 0; k < rule.slots; ++k) {
+    const std::size_t place = slot_named(rule.slot_names[k]);
+    const bool has_scales = scales_[i][place].defined();
+    check_arg(dtype != DType::kE4m3 || slots_[i][place].defined() == has_scales, name(),
+              "of the state `", slot_names_[place], ".", i,
+              "` there is only one of the two that "
+              "e4m3 needs, numbers and scales. Set both");
+    tensors.slots[k] = ensure(slots_[i][place], [&] { return zeros_like(i, dtype); });
+    if (dtype != DType::kE4m3) continue;
+    tensors.scales[k] = ensure(scales_[i][place], [&] { return empty_scales(i); });
+  }
+  if (dtype != DType::kF32) tensors.state_random = state_random(i);
 }
 
 std::size_t RuleOptimizer::slot_named(const char* slot_name) const {
@@ -31,19 +100,15 @@ void RuleOptimizer::update(std::size_t group, const std::vector<Active>& active,
                            UpdateQueue* queue) {
   grow();
   const GroupRule rule = rule_of(group);
-  std::array<std::size_t, flat::kMostSlots> places{};  // of the rule's slots among all of them
-  for (std::size_t k = 0; k < rule.rule->slots; ++k) {
-    places[k] = slot_named(rule.rule->slot_names[k]);
-  }
+  const UpdateRule& own = *rule.rule;
+  const std::size_t first_slot = own.slots > 0 ? slot_named(own.slot_names[0]) : 0;
   std::vector<UpdateTensors> tensors;
   tensors.reserve(active.size());
   for (const Active& a : active) {
     const std::size_t i = a.index;
     UpdateTensors& t = tensors.emplace_back(UpdateTensors{.param = params()[i], .grad = a.grad});
-    const bool is_new = !slots_[i][places[0]].defined();
-    for (std::size_t k = 0; k < rule.rule->slots; ++k) {
-      t.slots[k] = ensure(slots_[i][places[k]], [&] { return zeros_like(i); });
-    }
+    const bool is_new = !slots_[i][first_slot].defined();
+    set_state_of(i, own, t);
     t.own = own_of(group, {.step = steps_[i] + 1, .is_new = is_new});
     t.half = half_update(i);
   }
@@ -63,6 +128,10 @@ std::vector<NamedTensor> RuleOptimizer::state() const {
     for (std::size_t i = 0; i < slots_.size(); ++i) {
       if (slots_[i][k].defined()) result.push_back({concat(slot_names_[k], ".", i), slots_[i][k]});
     }
+    for (std::size_t i = 0; i < scales_.size(); ++i) {
+      if (!scales_[i][k].defined()) continue;
+      result.push_back({concat(slot_names_[k], kScale, ".", i), scales_[i][k]});
+    }
   }
   append_half_state(result);
   return result;
@@ -72,6 +141,9 @@ std::vector<NamedCounter> RuleOptimizer::counters() const {
   std::vector<NamedCounter> result;
   for (std::size_t i = 0; i < steps_.size(); ++i) {
     if (steps_[i] > 0) result.push_back({concat("step.", i), steps_[i]});
+  }
+  if (state_seed_.has_value()) {
+    result.push_back({kStateSeed, static_cast<std::int64_t>(*state_seed_)});
   }
   append_shared_counters(result);
   return result;
@@ -84,17 +156,63 @@ std::size_t RuleOptimizer::slot_of(std::string_view state_name) const {
   return 0;
 }
 
+bool RuleOptimizer::is_of_scales(std::string_view state_name) const {
+  const auto end = slot_names_.begin() + static_cast<std::ptrdiff_t>(slot_count_);
+  return std::any_of(slot_names_.begin(), end, [&](const char* slot) {
+    return state_name.starts_with(concat(slot, kScale, "."));
+  });
+}
+
+// Narrow state is not converted: its bits are those of this optimizer's numbers, and state that was
+// kept in another dtype would go on to train with a different result than the run that it came
+// from.
+void RuleOptimizer::check_state_dtype(std::size_t i, std::string_view state_name,
+                                      const Tensor& tensor) const {
+  const DType wanted = state_dtype(i);
+  const DType given = tensor.defined() ? tensor.dtype() : wanted;
+  const auto is_narrow = [](DType dtype) { return dtype != DType::kF32 && can_hold_state(dtype); };
+  check_arg(given == wanted || (!is_narrow(given) && !is_narrow(wanted)), name(), "the state `",
+            state_name, "` was kept in ", given, ", this optimizer keeps it in ", wanted,
+            ". Make the optimizer with state_dtype ", given, " (--optimizer-state ", given,
+            "), or begin anew");
+}
+
+void RuleOptimizer::set_scales(std::string_view state_name, const Tensor& tensor) {
+  std::size_t k = 0;
+  while (!state_name.starts_with(concat(slot_names_[k], kScale, "."))) ++k;
+  const std::size_t i = index_in(state_name, concat(slot_names_[k], kScale));
+  check_arg(state_dtype(i) == DType::kE4m3, name(), "the state `", state_name,
+            "` belongs to e4m3, parameter ", i, " keeps its state in ", state_dtype(i),
+            ". Make the optimizer with state_dtype e4m3 (--optimizer-state e4m3), or begin anew");
+  const Tensor scales = empty_scales(i);
+  check_arg(tensor.defined() && tensor.dtype() == DType::kF32 && tensor.shape() == scales.shape(),
+            name(), "the state `", state_name, "` is ", tensor, ", parameter ", i, " (",
+            params()[i], ") needs ", scales,
+            ". Load the state of the same parameters in the same memory format");
+  copy_elements(tensor, scales);
+  scales_[i][k] = scales;
+}
+
 void RuleOptimizer::set_state(std::string_view state_name, const Tensor& tensor) {
   if (set_half_state(state_name, tensor)) return;
   check_arg(slot_count_ > 0, name(), "has no state called `", state_name, "`. Leave it out");
   grow();
+  if (is_of_scales(state_name)) return set_scales(state_name, tensor);
   const std::size_t k = slot_of(state_name);
   const std::size_t i = index_in(state_name, slot_names_[k]);
-  assign(slots_[i][k], i, state_name, tensor);
+  check_state_dtype(i, state_name, tensor);
+  assign(slots_[i][k], i, state_name, tensor, state_dtype(i));
 }
 
 void RuleOptimizer::set_counter(std::string_view counter_name, std::int64_t value) {
   if (set_shared_counter(counter_name, value)) return;
+  if (counter_name == kStateSeed) {
+    check_arg(state_seed_.has_value(), name(), "has no counter called `", counter_name,
+              "`: its state is f32. Make the optimizer with the state_dtype of the one that was "
+              "saved");
+    state_seed_ = static_cast<std::uint64_t>(value);
+    return;
+  }
   check_arg(counts_steps_ == Steps::kCounted, name(), "has no counter called `", counter_name,
             "`. Leave it out");
   grow();
@@ -106,6 +224,7 @@ void RuleOptimizer::set_counter(std::string_view counter_name, std::int64_t valu
 void RuleOptimizer::clear_state() {
   clear_shared_state();
   for (Slots& slots : slots_) slots = {};
+  for (Slots& scales : scales_) scales = {};
   std::ranges::fill(steps_, 0);
 }
 

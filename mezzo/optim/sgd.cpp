@@ -23,7 +23,7 @@ void Sgd::add_group(const Group<SgdOptions>& group) {
   check_arg(!o.nesterov || (o.momentum > 0 && o.dampening == 0), name(),
             "Nesterov momentum needs a momentum and no dampening: ", o.momentum, " and ",
             o.dampening);
-  RuleOptimizer::add_group(group.params, o.lr, o.param_update);
+  RuleOptimizer::add_group(group.params, o.lr, o.param_update, o.state_dtype);
   options_.push_back(o);
 }
 

@@ -14,6 +14,9 @@ struct SgdOptions {
   double weight_decay = 0;  // times the parameter, added to the gradient
   bool nesterov = false;    // requires momentum and no dampening
   ParamUpdate param_update = ParamUpdate::kMaster;  // for 16-bit parameters
+  // The dtype of the state: f32, bf16, or e4m3 by blocks of 256 elements; see
+  // mezzo/ops/update/narrow_state.h.
+  DType state_dtype = DType::kF32;
 };
 
 // torch.optim.SGD: see mezzo/ops/update/rules/sgd-inl.h for the rule.

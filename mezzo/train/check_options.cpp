@@ -45,6 +45,9 @@ void check_optimizer(const OptimizerOptions& options, std::int64_t batch_size) {
   check_not_negative("--weight-decay", options.weight_decay);
   check_arg(!options.decay_matrices || options.weight_decay > 0, "--decay-matrices",
             "says what decays, and --weight-decay is 0. Leave one of the two out");
+  const bool has_state = options.kind != OptimizerKind::kSgd || options.momentum > 0;
+  check_arg(has_state || options.state_dtype == DType::kF32, "--optimizer-state",
+            "says how state is kept, and SGD without momentum has none. Leave it out");
   check_arg(options.accumulate >= 1, "--accumulate", "must be at least 1: ", options.accumulate);
   check_arg(options.accumulate <= batch_size, "--accumulate", "a batch of ", batch_size,
             " examples has no ", options.accumulate,

@@ -29,6 +29,7 @@ constexpr const char* kDecayMatrices = "--decay-matrices";
 constexpr const char* kWarmupSteps = "--warmup-steps";
 constexpr const char* kExact = "--exact";
 constexpr const char* kRecipe = "--recipe";
+constexpr const char* kOptimizerState = "--optimizer-state";
 constexpr const char* kPlan = "--plan";
 constexpr const char* kWatchEvery = "--watch-every";
 
@@ -46,7 +47,7 @@ const std::map<std::string, std::string>& in_earlier_versions() {
       {"--tokens", "0"},       {kDecayMatrices, "off"},
       {kWarmupSteps, ""},      {kExact, "off"},
       {kRecipe, ""},           {kPlan, ""},
-      {kWatchEvery, ""}};
+      {kWatchEvery, ""},       {kOptimizerState, name_of(DType::kF32)}};
   return values;
 }
 
@@ -93,6 +94,7 @@ void add_optimizer(Configuration& result, const OptimizerOptions& options) {
   result["--lr"] = concat(options.lr);
   result["--lr-of"] = text_of(options.lr_of);
   result["--weight-decay"] = concat(options.weight_decay);
+  result[kOptimizerState] = name_of(options.state_dtype);
   result[kDecayMatrices] = options.decay_matrices ? "on" : "off";
   result["--accumulate"] = concat(options.accumulate);
   result["--clip"] = options.clip.has_value() ? concat(*options.clip) : "";

@@ -39,6 +39,7 @@ Options options_from(const OptimizerOptions& said) {
   Options options;
   options.lr = said.lr;
   options.weight_decay = said.weight_decay;
+  options.state_dtype = said.state_dtype;
   if constexpr (requires { options.momentum; }) options.momentum = said.momentum;
   if constexpr (requires { options.nesterov; }) options.nesterov = said.nesterov;
   if constexpr (requires { options.beta1; }) {
@@ -115,6 +116,7 @@ std::string describe(const OptimizerOptions& options) {
   if (info.eps.has_value()) text += concat(", eps ", options.eps);
   if (options.weight_decay > 0) text += concat(", decay ", options.weight_decay);
   if (options.decay_matrices) text += " of matrices";
+  if (options.state_dtype != DType::kF32) text += concat(", state in ", options.state_dtype);
   if (options.accumulate > 1) text += concat(", batches in ", options.accumulate, " parts");
   if (options.clip.has_value()) text += concat(", gradients clipped to ", *options.clip);
   for (const RateOf& rate : options.lr_of) {

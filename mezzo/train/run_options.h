@@ -64,6 +64,7 @@ struct OptimizerOptions {
   double beta2 = 0.999;
   double eps = 1e-8;
   double weight_decay = 0;
+  DType state_dtype = DType::kF32;  // f32, bf16 or e4m3: ops/update/narrow_state.h
   bool decay_matrices = false;  // only parameters of two and more axes decay: optim::decay_groups()
   std::vector<RateOf> lr_of{};  // if two name the same parameter, the later one applies
   // The number of parts into which a batch is split and whose gradients are added up: micro_batches

@@ -61,7 +61,8 @@ TEST_F(Completion, OffersTheOptionsOfACommand) {
   EXPECT_THAT(offered({"train", "--lr-s"}), ElementsAre("--lr-schedule"));
   EXPECT_THAT(offered({"train", ""}), IsSupersetOf({"--model", "--data", "--help"}));
   EXPECT_THAT(offered({"info", "--mod"}), IsEmpty());
-  EXPECT_THAT(offered({"train", "--graph", "--opt"}), ElementsAre("--optimizer"));
+  EXPECT_THAT(offered({"train", "--graph", "--opt"}),
+              ElementsAre("--optimizer", "--optimizer-state"));
 }
 
 TEST_F(Completion, OffersValues) {

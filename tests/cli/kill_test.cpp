@@ -238,7 +238,8 @@ TEST_F(Kill, ATokenRunAtAnyMoment) {
   for (int i = 0; i < 200; ++i) text << "line " << i * i << '\n';
   text.close();
   std::mt19937 random(40);  // NOLINT(cert-msc51-cpp): the same moments in every run
-  std::vector<const char*> modes = {"--amp O0 --graph", "--amp O2/bf16"};
+  std::vector<const char*> modes = {"--amp O0 --graph", "--amp O2/bf16",
+                                    "--amp O2/bf16 --graph --optimizer-state e4m3"};
   if (moments_to_try() > 0) modes.insert(modes.end(), {"--amp O0", "--amp O2/bf16 --graph"});
   for (const char* mode : modes) {
     const std::string options = concat(

@@ -18,7 +18,8 @@ using testing::HasSubstr;
 // A run in two parts, the second from a checkpoint, equals the unbroken run bit for bit. This
 // includes stops in mid-epoch, and skipped steps while the scale was searched for.
 TEST_F(Command, AResumedRunIsTheUnbrokenRun) {
-  for (const char* precision : {"--amp O0", "--dtype bf16", "--dtype f16"}) {
+  for (const char* precision : {"--amp O0", "--dtype bf16", "--dtype f16",
+                                "--dtype f16 --optimizer-state bf16", "--optimizer-state e4m3"}) {
     const std::string options = concat("train --batch-size 500 --momentum 0.9 --quiet ", precision);
     const std::string whole = concat(options, " --save ", path("whole"), " --json ", path("a"));
     const std::string parts = concat(options, " --checkpoint-every 5 --checkpoint-dir ",
@@ -185,6 +186,10 @@ TEST_F(Command, ResumeRefusesOtherOptionsAndMissingFolders) {
   const Outcome exact = run(options + "--exact --resume --checkpoint-dir " + path("run"));
   EXPECT_EQ(exact.status, 2);
   EXPECT_THAT(exact.errors, HasSubstr("started with --exact off, not on"));
+  const Outcome state =
+      run(options + "--optimizer-state e4m3 --resume --checkpoint-dir " + path("run"));
+  EXPECT_EQ(state.status, 2);
+  EXPECT_THAT(state.errors, HasSubstr("started with --optimizer-state f32, not e4m3"));
   EXPECT_EQ(run(options + "--resume").status, 2);
   EXPECT_EQ(run(options + "--resume --checkpoint-dir " + path("new")).status, 0);
 }

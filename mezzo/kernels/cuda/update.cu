@@ -3,6 +3,7 @@
 
 #include "mezzo/kernels/cuda/blocks.cuh"
 #include "mezzo/kernels/cuda/flat.h"
+#include "mezzo/kernels/cuda/narrow_state.cuh"
 #include "mezzo/kernels/cuda/philox.cuh"
 #include "mezzo/kernels/cuda/rounding.cuh"
 
@@ -135,17 +136,16 @@ struct StepOf {
   using Rule = Of;
   UpdateFactors f;
 
+  // Updates N numbers and their state, all in f32.
+  //
   // The loss scale leaves here, in f32: taken out in 16 bits, small gradients would underflow.
   // Clipping comes after it, with a rounding of its own, as it would if it were done before the
   // step.
   template <int N>
-  __device__ void apply(const UpdateBlock& b, std::int64_t i, float (&param)[N],
-                        float (&grad)[N]) const {
+  __device__ void apply_to(const UpdateBlock& b, float (&param)[N], float (&grad)[N],
+                           float (&state)[Rule::kSlots + 1][N]) const {
     const auto own = numbers_of<typename Rule::Own>(b.own);
     const auto factors = numbers_of<typename Rule::Factors>(f.rule);
-    float state[Rule::kSlots + 1][N];  // one more, for there are no arrays of nothing
-#pragma unroll
-    for (std::size_t s = 0; s < Rule::kSlots; ++s) load(b.slots[s] + i, state[s]);
 #pragma unroll
     for (int k = 0; k < N; ++k) {
       Number p(param[k]);
@@ -157,9 +157,19 @@ struct StepOf {
       for (std::size_t s = 0; s < Rule::kSlots; ++s) state[s][k] = slots[s].v;
       param[k] = p.v;
     }
+  }
+
+  template <int N>
+  __device__ void apply(const UpdateBlock& b, std::int64_t i, float (&param)[N],
+                        float (&grad)[N]) const {
+    float state[Rule::kSlots + 1][N];  // one more, for there are no arrays of nothing
+#pragma unroll
+    for (std::size_t s = 0; s < Rule::kSlots; ++s) load(b.slots[s] + i, state[s]);
+    apply_to(b, param, grad, state);
 #pragma unroll
     for (std::size_t s = 0; s < Rule::kSlots; ++s) store(state[s], b.slots[s] + i);
   }
+
   __device__ static bool is_aligned_for(const UpdateBlock& b) {
     for (std::size_t s = 0; s < Rule::kSlots; ++s) {
       if (!is_aligned<kPack>(b.slots[s])) return false;
@@ -194,9 +204,32 @@ __device__ inline bool takes_packs(const UpdateBlock& b) {
          (wide_grad ? is_multiple<16>(half.grad) : is_multiple<8>(half.grad));
 }
 
+// Updates a block with narrow state: a thread block takes kStateBlock elements at a time, one for
+// each thread, for they share a scale.
+template <class Step>
+__device__ inline void update_narrow_block(const UpdateBlock& b, const Step& step) {
+  constexpr std::size_t kSlots = Step::Rule::kSlots;
+  for (std::int64_t at = blockIdx.x * kStateBlock; at < b.count; at += gridDim.x * kStateBlock) {
+    const std::int64_t i = at + threadIdx.x;
+    const bool is_there = i < b.count;
+    float state[kSlots + 1][1] = {};
+    if (is_there) {
+      float param[1];
+      float grad[1];
+      read_param(b, i, param);
+      read_grad(b, i, grad);
+      for (std::size_t s = 0; s < kSlots; ++s) state[s][0] = read_state(b.state, s, i);
+      step.apply_to(b, param, grad, state);
+      write_param(b, i, param);
+    }
+    for (std::size_t s = 0; s < kSlots; ++s) write_state(b, s, i, is_there, state[s][0]);
+  }
+}
+
 // The threads of a row of the grid update one block.
 template <class Step>
 __device__ inline void update_block(const UpdateBlock& b, const Step& step) {
+  if (b.state) return update_narrow_block(b, step);
   const std::int64_t packed = takes_packs<Step>(b) ? b.count / kPack * kPack : 0;
   for (std::int64_t i = grid_first() * kPack; i < packed; i += grid_step() * kPack) {
     update_elements<kPack>(b, step, i);

@@ -35,13 +35,25 @@ struct CopyBlock {
   PackedCopies packed{};  // on CPUs
 };
 
+inline constexpr std::size_t kMostSlots = 3;
+
+// State in fewer than 32 bits: see narrow_state.h.
+struct NarrowState {
+  DType dtype = DType::kF32;       // bf16 or e4m3; f32: the state is in UpdateBlock::slots
+  unsigned squares = 0;            // UpdateRule::squares
+  void* slots[kMostSlots] = {};    // in the place of UpdateBlock::slots
+  float* scales[kMostSlots] = {};  // e4m3 only: one for each kStateBlock elements
+  RandomPosition random{};         // slot k is rounded from state_words(count) * k words later on
+
+  constexpr explicit operator bool() const { return dtype != DType::kF32; }
+};
+
 // State below this, f32's smallest normal number, becomes zero. Where no gradient comes any more,
 // 0.9 of a number is taken again and again: that ends at subnormal numbers so small that they round
 // to themselves, for ever, and CPUs take ten times as long for each of those. A parameter would
 // move by a learning rate times this, which is nothing.
 inline constexpr float kLeastState = std::numeric_limits<float>::min();
 
-inline constexpr std::size_t kMostSlots = 3;
 inline constexpr std::size_t kMostOwn = 2;
 inline constexpr std::size_t kMostFactors = 8;
 
@@ -70,6 +82,7 @@ struct UpdateBlock {
   RuleNumbers<kMostOwn> own{};
   HalfBlock half{};
   CopyBlock copy{};
+  NarrowState state{};
   const ResultRows* rows = nullptr;  // of a gradient that is computed as it is used, on CPUs
 };
 

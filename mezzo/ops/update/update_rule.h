@@ -32,6 +32,8 @@ struct UpdateRule {
   std::size_t slots =
       0;  // f32 numbers of state for each number of a parameter, at most flat::kMostSlots
   SlotNames slot_names{};
+  // Bit k: slot k is a mean of squares, of which narrow state keeps the root (narrow_state.h).
+  unsigned squares = 0;
   void (*function)(const RulePiece& piece) = nullptr;
   std::size_t index = kIsFunction;  // in rules::Rules
 };
@@ -62,6 +64,7 @@ template <class Rule>
 inline constexpr UpdateRule kRuleOf{.name = Rule::kName,
                                     .slots = Rule::kSlots,
                                     .slot_names = Rule::kSlotNames,
+                                    .squares = Rule::kSquares,
                                     .index = rules::Rules::index_of<Rule>()};
 
 }  // namespace mezzo

@@ -30,6 +30,7 @@ void count_changes(const Tensor& param, const HalfUpdate& half) {
 void count_changes(const UpdateTensors& t) {
   count_changes(t.param, t.half);
   for (const Tensor& slot : t.slots) count_change(slot);
+  for (const Tensor& scales : t.scales) count_change(scales);
 }
 
 bool same_layout(const Tensor& a, const Tensor& b) {
@@ -38,7 +39,8 @@ bool same_layout(const Tensor& a, const Tensor& b) {
           (a.is_dense(Format::kChannelsLast) && b.is_dense(Format::kChannelsLast)));
 }
 
-// Moments are f32 whatever the parameter is: in 16 bits they would stop moving, as parameters do.
+// Moments are f32 whatever the parameter is, unless a rule is asked to round them at random:
+// rounded to nearest in 16 bits they would stop moving, as parameters do.
 void check_fits(const char* op, std::size_t i, const Tensor& param, const Tensor& tensor,
                 const char* name, DType dtype = DType::kF32) {
   check_arg(tensor.defined() && tensor.dtype() == dtype && same_layout(tensor, param), op, "the ",
@@ -132,19 +134,62 @@ Device device_of(const char* op, std::span<const UpdateTensors> tensors) {
   return device;
 }
 
+void check_scales(const char* op, std::size_t i, const Tensor& param, const Tensor& scales) {
+  const std::int64_t count = scales_of(param.numel());
+  check_arg(scales.defined() && scales.dtype() == DType::kF32 && scales.is_dense() &&
+                scales.numel() == count && scales.device() == param.device(),
+            op, "the scales of the e4m3 state of parameter ", i, " (", param, ") are ", scales,
+            ", there must be ", count, " f32 numbers beside it. Create as many");
+}
+
+// State of the last block, of which all slots have one dtype.
+void set_state(flat::UpdateBlock& block, const UpdateRule& rule, std::size_t i,
+               const UpdateTensors& t) {
+  if (rule.slots == 0) return;
+  const DType dtype = t.slots[0].defined() ? t.slots[0].dtype() : DType::kF32;
+  check_arg(can_hold_state(dtype), rule.name, "the state of parameter ", i, " is ", dtype,
+            ". Keep it in ", kStateDTypes);
+  for (std::size_t k = 0; k < rule.slots; ++k) {
+    check_fits(rule.name, i, t.param, t.slots[k], rule.slot_names[k], dtype);
+    if (dtype == DType::kF32) {
+      block.slots[k] = floats(t.slots[k]);
+      continue;
+    }
+    block.state.slots[k] = t.slots[k].address();
+    if (dtype != DType::kE4m3) continue;
+    check_scales(rule.name, i, t.param, t.scales[k]);
+    block.state.scales[k] = floats(t.scales[k]);
+  }
+  if (dtype == DType::kF32) return;
+  check_arg(t.state_random.offset % 4 == 0, rule.name,
+            "random words come in blocks of four, those of the state of parameter ", i,
+            " begin at ", t.state_random.offset, ". Use a multiple of 4");
+  block.state.dtype = dtype;
+  block.state.squares = rule.squares;
+  block.state.random = t.state_random;
+}
+
+// Bytes of one element's state, read and written.
+double state_bytes(const UpdateRule& rule, const flat::NarrowState& state) {
+  const double scale = state.dtype == DType::kE4m3 ? 4.0 / kStateBlock : 0;
+  return static_cast<double>(rule.slots) * 2 * (static_cast<double>(size_of(state.dtype)) + scale);
+}
+
 // What kernels get of an update.
 struct Update {
   std::vector<flat::UpdateBlock> blocks;
   flat::UpdateFactors factors;
   std::vector<PendingRows> rows{};  // of gradients that are computed as they are used
-  double state_bytes = 0;           // of the optimizer's state for one number, read and written
+  const UpdateRule* rule = nullptr;
 };
 
 // Parameter and gradient of the last block, and what stands behind it if they have 16 bits. A
 // gradient that nobody has computed yet is left to the kernel, unless there are packed copies:
 // those are written by parts that rows of the gradient need not fit.
 void set_param(Update& update, const char* op, std::size_t i, const UpdateTensors& tensors) {
-  const auto& [param, grad, slots, own, half] = tensors;
+  const Tensor& param = tensors.param;
+  const Tensor& grad = tensors.grad;
+  const HalfUpdate& half = tensors.half;
   flat::UpdateBlock& block = update.blocks.back();
   block.count = param.numel();
   if (is_lower(param.dtype())) {
@@ -153,7 +198,8 @@ void set_param(Update& update, const char* op, std::size_t i, const UpdateTensor
     return;
   }
   block.param = floats(param);
-  if (block.copy.packed.count == 0) {
+  // Narrow state is read in blocks, which rows of a gradient need not fit either.
+  if (block.copy.packed.count == 0 && !block.state) {
     PendingRows pending = pending_rows(grad);
     block.rows = pending.rows.get();
     if (block.rows != nullptr) update.rows.push_back(std::move(pending));
@@ -166,8 +212,8 @@ KernelWork work_of(const char* op, Device device, const Update& update) {
   for (const auto& block : update.blocks) {
     const double grad_bytes = block.rows != nullptr ? sizeof(float) : 0;  // not read
     work.bytes += static_cast<double>(block.count) *
-                  (bytes_each(block.half, block.copy, block.param != nullptr) + update.state_bytes -
-                   grad_bytes);
+                  (bytes_each(block.half, block.copy, block.param != nullptr) +
+                   state_bytes(*update.rule, block.state) - grad_bytes);
   }
   for (const PendingRows& gradient : update.rows) {
     work.kernel = Switch::kGradRows.data();
@@ -188,15 +234,12 @@ Update update_of(std::span<const UpdateTensors> tensors, const UpdateStep& step,
     check_param(rule.name, i, t.param, t.grad);
     flat::UpdateBlock& block = update.blocks.emplace_back();
     block.copy = copy_block(copies[i]);
+    set_state(block, rule, i, t);
     set_param(update, rule.name, i, t);
-    for (std::size_t k = 0; k < rule.slots; ++k) {
-      check_fits(rule.name, i, t.param, t.slots[k], rule.slot_names[k]);
-      block.slots[k] = floats(t.slots[k]);
-    }
     block.own = t.own;
   }
   update.factors = {.rule = step.factors, .inv_scale = static_cast<float>(step.inv_scale)};
-  update.state_bytes = static_cast<double>(rule.slots) * 2 * sizeof(float);
+  update.rule = &rule;
   return update;
 }
 

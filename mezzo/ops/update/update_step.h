@@ -10,6 +10,7 @@
 #include "mezzo/core/random.h"
 #include "mezzo/core/tensor.h"
 #include "mezzo/ops/cast.h"
+#include "mezzo/ops/update/narrow_state.h"
 #include "mezzo/ops/update/param_update.h"
 #include "mezzo/ops/update/update_rule.h"
 
@@ -25,12 +26,17 @@ struct HalfUpdate {
 };
 
 // One parameter's tensors, of one shape and dense in one format. The parameter is f32 or in 16
-// bits; its gradient is f32, or in the parameter's dtype; state is f32.
+// bits; its gradient is f32, or in the parameter's dtype; state is f32, or all of it bf16 or e4m3.
 struct UpdateTensors {
   Tensor param{};
   Tensor grad{};
   std::array<Tensor, flat::kMostSlots> slots{};  // the rule's state; undefined beyond that
-  flat::RuleNumbers<flat::kMostOwn> own{};       // the rule's numbers for this parameter
+  // Of e4m3 state: scales_of(numel) f32 numbers for each slot.
+  std::array<Tensor, flat::kMostSlots> scales{};
+  // Of bf16 and e4m3 state: a multiple of four words into the stream. Element i of slot k is
+  // rounded with the 16-bit number i from state_words(numel) * k words later on.
+  RandomPosition state_random{};
+  flat::RuleNumbers<flat::kMostOwn> own{};  // the rule's numbers for this parameter
   HalfUpdate half{};
 };
 
@@ -47,6 +53,7 @@ struct UpdateStep {
 //
 // All of it is computed in f32, for 16-bit parameters too: their values, and 16-bit gradients, are
 // widened exactly, before inv_scale is applied; only the result is rounded, as param_update.h says.
+// State of fewer than 32 bits is widened and rounded as narrow_state.h says.
 void update_step(std::span<const UpdateTensors> tensors, const UpdateStep& step);
 
 // The conditions that a queued update reads when it runs, on the device of its parameters.

@@ -98,6 +98,14 @@ TEST(QueuedUpdate, TakesRulesOfEveryKind) {
   expect_one_recording<optim::Signum>(amp, scaling, optim::SignumOptions{.lr = 1e-3}, {0, 4}, 2);
 }
 
+// A skipped step rounds no state: the next one uses the random numbers that it would have used.
+TEST(QueuedUpdate, TakesStateInFewerBits) {
+  const amp::TrainNetworkOptions amp{.level = "O2", .dtype = DType::kF16};
+  const amp::LossScaleOptions scaling{.init_scale = 4};
+  expect_one_recording<optim::AdamW>(
+      amp, scaling, optim::AdamWOptions{.lr = 1e-3, .state_dtype = DType::kBf16}, {0, 4}, 2);
+}
+
 TEST(QueuedUpdate, WithoutChecksNothingIsSkipped) {
   RecorderLog log;
   const amp::TrainNetworkOptions amp{.level = "O2",

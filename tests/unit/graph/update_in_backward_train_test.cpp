@@ -93,6 +93,17 @@ TEST(EarlyUpdatesTraining, OfParametersIn16Bits) {
               {.is_early = false, .is_half = true});
 }
 
+// Unlike that of parameters, the rounding of state needs no order of the updates.
+TEST(EarlyUpdatesTraining, OfStateInFewerBits) {
+  for (const DType dtype : {DType::kBf16, DType::kE4m3}) {
+    expect_same<optim::AdamW>(optim::AdamWOptions{.lr = 0.01, .state_dtype = dtype}, {.amp = kO2});
+    expect_same<optim::AdamW>(optim::AdamWOptions{.lr = 0.01, .state_dtype = dtype},
+                              {.amp = kO2, .bad = 1});
+    expect_same(optim::SgdOptions{.lr = 0.05, .momentum = 0.9, .state_dtype = dtype},
+                {.is_half = true});
+  }
+}
+
 TEST(EarlyUpdatesTraining, OfMicroBatches) {
   amp::TrainNetworkOptions amp = kO2;
   amp.step.micro_batches = 2;

@@ -96,6 +96,12 @@ const MakeOptimizer kAdam = [](const Tensor& weight) {
   return std::make_unique<Adam>(std::vector{weight}, AdamOptions{.lr = 1e-3});
 };
 
+// Its blocks fit no patches: the copies are written after them.
+const MakeOptimizer kNarrowAdam = [](const Tensor& weight) {
+  return std::make_unique<Adam>(std::vector{weight},
+                                AdamOptions{.lr = 1e-3, .state_dtype = DType::kE4m3});
+};
+
 void update(Optimizer& optimizer, const Tensor& weight) {
   const Tensor gradient = empty(weight.shape(), DType::kF32, weight.format());
   copy_elements(weight.detach(), gradient);
@@ -134,6 +140,7 @@ TEST_F(PackedCopies, AreThoseOfTheNewNumbersAndNobodyPacks) {
       for (const MakeOptimizer& make : {kSgd, kAdam}) {
         packed_at_first += expect_packed_by_updates(c, make);
       }
+      expect_packed_by_updates(c, kNarrowAdam);
     }
   }
   if (!test::kOnednnWantsPackedWeights) GTEST_SKIP() << "oneDNN reads weights as they lie";

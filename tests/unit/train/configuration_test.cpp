@@ -149,6 +149,7 @@ TEST(CheckConfiguration, OtherOptionsAreRefusedIfTheyChangeTheBits) {
       [](RunOptions& o) { o.optimizer.momentum = 0.5; },
       [](RunOptions& o) { o.optimizer.weight_decay = 0.5; },
       [](RunOptions& o) { o.optimizer.decay_matrices = true; },
+      [](RunOptions& o) { o.optimizer.state_dtype = DType::kBf16; },
       [](RunOptions& o) { o.optimizer.nesterov = true; },
       [](RunOptions& o) { o.optimizer.kind = OptimizerKind::kAdam; },
       [](RunOptions& o) {

@@ -13,6 +13,7 @@
 #include "mezzo/kernels/cpu/loops/ranges.h"
 #include "mezzo/kernels/cpu/optim/flat.h"
 #include "mezzo/kernels/cpu/optim/half_params-inl.h"
+#include "mezzo/kernels/cpu/optim/narrow_state-inl.h"
 #include "mezzo/kernels/cpu/optim/number-inl.h"
 #include "mezzo/kernels/cpu/simd/prefetch.h"
 #include "mezzo/kernels/cpu/simd/simd-inl.h"
@@ -238,6 +239,68 @@ void run_any_range(const UpdateBlock& block, std::int64_t begin, std::int64_t en
   }
 }
 
+// The rule of a parameter that has been updated already.
+struct Unchanged {
+  template <class Ask>
+  HWY_INLINE void run(const UpdateBlock& /*block*/, std::int64_t /*begin*/, std::int64_t /*end*/,
+                      const Ask& /*ask*/) const {}
+};
+
+// The same for a parameter with narrow state, in pieces. `begin` is a multiple of kStateBlock.
+template <class Rule>
+void run_narrow_range(const UpdateBlock& block, std::int64_t begin, std::int64_t end,
+                      const Rule& rule) {
+  PieceScratch scratch;
+  StateScratch state;
+  for (std::int64_t at = begin; at < end; at += kPiece) {
+    const std::int64_t count = std::min(kPiece, end - at);
+    UpdateBlock piece = block;
+    if (block.half.param != nullptr) {
+      read_piece(piece, block, at, count, scratch);
+    } else {
+      piece.param = block.param + at;
+      piece.grad = block.grad + at;
+    }
+    read_state(piece, block.state, at, count, state);
+    rule.run(piece, 0, count, [](const float*) {});
+    write_state(block, at, count, state);
+    if (block.half.param != nullptr) {
+      write_piece(block.half, at, count, piece.param, scratch);
+    } else if (block.copy.data != nullptr && block.copy.packed.count == 0) {
+      visit_half(block.copy.dtype, [&]<class T>(T) HWY_ATTR {
+        round_nearest(piece.param, static_cast<T*>(block.copy.data) + at, count);
+      });
+    }
+  }
+}
+
+// A parameter with narrow state, whose elements are counted in blocks.
+struct StateBlocks {
+  const UpdateBlock* block;
+  std::int64_t count;
+};
+
+// Updates parameters with narrow state. Threads get whole blocks of it: a block that two of them
+// shared would have two scales. Copies in kernels' layouts follow, whose patches fit no blocks.
+template <class Rule>
+void for_narrow(std::span<const UpdateBlock> blocks, const Rule& rule) {
+  std::vector<StateBlocks> counted;
+  std::vector<UpdateBlock> packed;
+  for (const UpdateBlock& block : blocks) {
+    counted.push_back({&block, scales_of(block.count)});
+    if (block.copy.packed.count > 0) packed.push_back(block);
+  }
+  kernels::for_ranges(std::span<const StateBlocks>(counted), kElementGrain / kStateBlock,
+                      [&](std::size_t index, std::int64_t begin, std::int64_t end) HWY_ATTR {
+                        const UpdateBlock& block = *counted[index].block;
+                        run_narrow_range(block, begin * kStateBlock,
+                                         std::min(end * kStateBlock, block.count), rule);
+                      });
+  kernels::for_ranges(std::span<const UpdateBlock>(packed), kElementGrain,
+                      [&](std::size_t index, std::int64_t begin, std::int64_t end)
+                          HWY_ATTR { run_packed_range(packed[index], begin, end, Unchanged()); });
+}
+
 // The same for an f32 parameter whose gradient is computed a few rows at a time: these are used
 // while they are in the second-level cache.
 template <class Rule>
@@ -255,16 +318,22 @@ void run_rows(const UpdateBlock& block, const Rule& rule) {
 
 template <class Rule>
 void for_elements(std::span<const UpdateBlock> blocks, const Rule& rule) {
-  const auto has_rows = [](const UpdateBlock& block) { return block.rows != nullptr; };
+  const auto is_special = [](const UpdateBlock& block) {
+    return block.rows != nullptr || block.state;
+  };
   std::vector<UpdateBlock> others;
-  if (std::ranges::any_of(blocks, has_rows)) {
+  std::vector<UpdateBlock> narrow;
+  if (std::ranges::any_of(blocks, is_special)) {
     for (const UpdateBlock& block : blocks) {
-      if (has_rows(block)) {
+      if (block.state) {
+        narrow.push_back(block);
+      } else if (block.rows != nullptr) {
         run_rows(block, rule);
       } else {
         others.push_back(block);
       }
     }
+    for_narrow(std::span<const UpdateBlock>(narrow), rule);
     blocks = others;
   }
   kernels::for_ranges(blocks, kElementGrain,

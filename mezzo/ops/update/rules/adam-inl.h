@@ -17,6 +17,7 @@ struct Adam {
   static constexpr const char* kName = "adam_step";
   static constexpr std::size_t kSlots = 2;
   static constexpr SlotNames kSlotNames{"exp_avg", "exp_avg_sq"};
+  static constexpr unsigned kSquares = 0b10;
 
   struct Factors {
     float way;

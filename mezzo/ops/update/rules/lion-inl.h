@@ -10,6 +10,7 @@ struct Lion {
   static constexpr const char* kName = "lion_step";
   static constexpr std::size_t kSlots = 1;
   static constexpr SlotNames kSlotNames{"exp_avg"};
+  static constexpr unsigned kSquares = 0;
 
   struct Factors {
     float lr;

@@ -11,6 +11,7 @@
 //   kName       the operation's name in messages and profiles
 //   kSlots      how many f32 numbers of state each number of a parameter has, at most kMostSlots
 //   kSlotNames  what checkpoints call them
+//   kSquares    bit k is set if slot k is a mean of squares; see narrow_state.h
 //   Factors     floats that are the same for all parameters of a step, at most kMostFactors
 //   Own         floats that each parameter has of its own, at most kMostOwn
 //   apply(param, grad, slots, own, factors), which changes param and slots; the loss scale is taken

@@ -16,6 +16,7 @@ struct RmsProp {
       kCentered   ? SlotNames{"square_avg", "grad_avg", "momentum_buffer"}
       : kMomentum ? SlotNames{"square_avg", "momentum_buffer"}
                   : SlotNames{"square_avg"};
+  static constexpr unsigned kSquares = 0b1;
 
   struct Factors {
     float lr;

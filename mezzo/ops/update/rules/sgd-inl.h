@@ -10,6 +10,7 @@ struct Sgd {
   static constexpr const char* kName = "sgd_step";
   static constexpr std::size_t kSlots = kMomentum ? 1 : 0;
   static constexpr SlotNames kSlotNames{"momentum"};
+  static constexpr unsigned kSquares = 0;
 
   struct Factors {
     float lr;
