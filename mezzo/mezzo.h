@@ -148,6 +148,7 @@
 #include "mezzo/ops/scaled_cast.h"
 #include "mezzo/ops/scaled_linear.h"
 #include "mezzo/ops/scaled_matmul.h"
+#include "mezzo/ops/scaling_recipe.h"
 #include "mezzo/ops/select.h"
 #include "mezzo/ops/shape_ops.h"
 #include "mezzo/ops/smooth_l1_loss.h"

@@ -13,7 +13,7 @@
 
 #include "mezzo/amp/policy.h"
 #include "mezzo/nn/module.h"
-#include "mezzo/ops/scaled_linear.h"
+#include "mezzo/ops/scaling_recipe.h"
 
 namespace mezzo::amp {
 

@@ -8,7 +8,7 @@
 
 #include <CLI/CLI.hpp>
 
-#include "mezzo/ops/scaled_linear.h"
+#include "mezzo/ops/scaling_recipe.h"
 #include "mezzo/train/run.h"
 
 namespace mezzo::cli {

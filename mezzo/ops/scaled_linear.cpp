@@ -6,6 +6,7 @@
 #include "mezzo/ops/conv2d_attrs.h"
 #include "mezzo/ops/delayed_scale.h"
 #include "mezzo/ops/dispatcher/call.h"
+#include "mezzo/ops/dispatcher/capture_hook.h"
 #include "mezzo/ops/dispatcher/grad_mode.h"
 #include "mezzo/ops/dispatcher/node.h"
 #include "mezzo/ops/matmul.h"
@@ -63,6 +64,36 @@ ScaledTensor round_operand(const Tensor& x, const ScaledProduct& product, Role r
   return result;
 }
 
+constexpr std::uint64_t kCodesCopy = 0x636f6465;  // DerivedKey::kind of weights in eight bits
+
+struct SharedCodes final : RefCounted {
+  ScaledTensor codes;
+};
+
+// A weight by the recipe. The codes of a parameter are made once per change of it, and shared by
+// all forward passes until the next. Under delayed scaling they depend on the step's scale, too.
+ScaledTensor round_weight(const Tensor& weight, const ScaledProduct& product, bool columns) {
+  const bool is_shared = product.scales == nullptr && capture_hook() == nullptr &&
+                         weight.is_leaf() && weight.requires_grad();
+  const auto round = [&] {
+    return round_operand(weight, product, Role::kWeight, columns, product.takes_notes && !columns);
+  };
+  if (!is_shared) return round();
+  const ScalingRecipe& recipe = product.recipe;
+  const auto detail = static_cast<std::uint64_t>(recipe.dtype) << 8U |
+                      static_cast<std::uint64_t>(by_of(recipe.scaling)) << 1U |
+                      static_cast<std::uint64_t>(columns && !has_one_form(recipe));
+  const DerivedKey key = derived_key(weight, kCodesCopy, detail);
+  DerivedCopies& copies = weight.storage()->derived();
+  if (const Ref<RefCounted> found = copies.find(key, weight.version())) {
+    return static_cast<const SharedCodes&>(*found).codes;
+  }
+  auto made = make_ref<SharedCodes>();
+  made->codes = round();
+  copies.put(key, weight.version(), Ref<RefCounted>(made.get()));
+  return made->codes;
+}
+
 // What the tape keeps of a call.
 struct SavedProduct final : RefCounted {
   ScaledProduct product;
@@ -74,9 +105,7 @@ struct SavedProduct final : RefCounted {
 // The gradient of x: G [m, out] times W [out, in], summed over `out`.
 Tensor grad_of_x(const Backward& ctx, const SavedProduct& saved, const ScaledTensor& grad) {
   const ScaledTensor weight =
-      saved.weight.codes.defined()
-          ? saved.weight
-          : round_operand(ctx.input(1), saved.product, Role::kWeight, true, false);
+      saved.weight.codes.defined() ? saved.weight : round_weight(ctx.input(1), saved.product, true);
   return reshape(scaled_matmul(grad, weight, {.dtype = ctx.grad_dtype(0)}), ctx.input_shape(0));
 }
 
@@ -132,37 +161,6 @@ void check_operands(const Tensor& x, const Tensor& weight) {
 
 }  // namespace
 
-const char* name_of(Scaling scaling) {
-  switch (scaling) {
-    case Scaling::kCurrent: return "current";
-    case Scaling::kDelayed: return "delayed";
-    case Scaling::kRows: return "rows";
-    case Scaling::kMxfp8: return "mxfp8";
-  }
-  return "";
-}
-
-std::optional<Scaling> parse_scaling(std::string_view name) {
-  for (const Scaling scaling : kScalings) {
-    if (name == name_of(scaling)) return scaling;
-  }
-  return std::nullopt;
-}
-
-ScalingRecipe usual_recipe(Scaling scaling, DType dtype) {
-  const DType grad_dtype = scaling == Scaling::kMxfp8 ? dtype : DType::kE5m2;
-  return {.scaling = scaling, .dtype = dtype, .grad_dtype = grad_dtype};
-}
-
-void check_recipe(const ScalingRecipe& recipe, const char* op) {
-  check_arg(is_eight_bit(recipe.dtype) && is_eight_bit(recipe.grad_dtype), op,
-            "a recipe rounds to e4m3 or e5m2, this one to ", recipe.dtype, " and ",
-            recipe.grad_dtype, ". Choose among them");
-  check_arg(recipe.margin >= 0 && recipe.margin < 32, op,
-            "the margin must be in [0, 32): ", recipe.margin, ". Use 0");
-  check_arg(recipe.history > 0, op, "the history must be positive: ", recipe.history, ". Use 1024");
-}
-
 bool has_scaled_form(const OpDef& op) {
   return &op == &ops::linear || &op == &ops::matmul || &op == &ops::conv2d;
 }
@@ -202,8 +200,7 @@ Tensor scaled_linear(const Tensor& x, const Tensor& weight, const Tensor& bias,
     const NoGrad no_grad;
     const Tensor rows = as_rows(x.detach());
     const ScaledTensor codes = round_operand(rows, product, Role::kX, false, product.takes_notes);
-    const ScaledTensor weights =
-        round_operand(weight, product, Role::kWeight, false, product.takes_notes);
+    const ScaledTensor weights = round_weight(weight, product, false);
     y = scaled_matmul(codes, weights, {.transpose_b = true, .dtype = product.dtype, .bias = bias});
     if (needs_weight && product.recipe.wide_weight_grad) {
       saved->wide_x = rows;

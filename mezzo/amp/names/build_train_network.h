@@ -6,7 +6,7 @@
 
 #include "mezzo/amp/names/loss_scale_manager.h"
 #include "mezzo/amp/train_step.h"
-#include "mezzo/ops/scaled_linear.h"
+#include "mezzo/ops/scaling_recipe.h"
 
 namespace mezzo::amp {
 

@@ -228,6 +228,25 @@ TEST(ScaledProducts, RulesAndSettingsOfModulesKeepOthers) {
   EXPECT_EQ(products_with({.lower = {"pointwise"}}), 1);
 }
 
+TEST(ScaledProducts, AWeightIsRoundedOncePerChange) {
+  const Tensor x = randn({4, 8});
+  const Tensor w = randn({6, 8}).set_requires_grad(true);
+  const auto casts = [&](Scaling scaling) {
+    return std::ranges::count(
+        called(policy_of_recipe(usual_recipe(scaling)), [&] { linear(x, w); }), "scaled_cast");
+  };
+  for (const Scaling scaling : {Scaling::kCurrent, Scaling::kRows, Scaling::kMxfp8}) {
+    const std::int64_t of_x = 1 + (scaling == Scaling::kCurrent ? 0 : 1);  // also for the gradient
+    EXPECT_EQ(casts(scaling), of_x + 1) << name_of(scaling);
+    EXPECT_EQ(casts(scaling), of_x) << name_of(scaling);
+    copy_elements(randn({6, 8}), w);
+    EXPECT_EQ(casts(scaling), of_x + 1) << name_of(scaling);
+    copy_elements(randn({6, 8}), w);
+  }
+  EXPECT_EQ(casts(Scaling::kDelayed), 2);
+  EXPECT_EQ(casts(Scaling::kDelayed), 2);
+}
+
 TEST(ScaledProducts, GradientsOfGradientsAreRefused) {
   const Tensor x = randn({4, 8}).set_requires_grad(true);
   const Tensor y = scaled_linear(x, randn({6, 8}), Tensor(), {});
