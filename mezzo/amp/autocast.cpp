@@ -132,9 +132,12 @@ class RegionProducts final : public ScaledProducts {
     const EightBits& eight = *policy.eight_bits;
     const bool is_named =
         eight.ops.empty() || std::ranges::find(eight.ops, op.name) != eight.ops.end();
-    const bool applies =
-        eight.everywhere && is_named && action_for(policy, op) == CastAction::kToLower &&
-        std::ranges::find(eight.keep, nn::current_module_path()) == eight.keep.end();
+    // A user's rule means the region's 16 bits; the rows of a plan name the operations.
+    const bool has_rule =
+        eight.ops.empty() && policy.rules != nullptr && policy.rules->action_of(op).has_value();
+    const bool applies = eight.everywhere && is_named && !has_rule &&
+                         action_for(policy, op) == CastAction::kToLower &&
+                         !eight.keeps(nn::current_module());
     if (!applies) return std::nullopt;
     ScaledProduct product{eight.recipe, policy.lower};
     if (eight.histories != nullptr) {

@@ -8,6 +8,7 @@
 #include "mezzo/nn/embedding.h"
 #include "mezzo/ops/delayed_scale.h"
 #include "mezzo/ops/dispatcher/capture_hook.h"
+#include "mezzo/ops/dispatcher/node.h"
 
 namespace mezzo::amp {
 namespace {
@@ -41,27 +42,46 @@ std::vector<const nn::Module*> product_layers(nn::Module& net) {
 }  // namespace
 
 std::shared_ptr<const ProductScales> ScaleHistories::of(const std::string& name, Device device) {
+  advance_after_backward();
   const std::lock_guard lock(mutex_);
   std::shared_ptr<const ProductScales>& found = scales_[name];
-  if (found == nullptr || found->x.scale.device() != device) {
+  if (found == nullptr) {
     const auto make = [&] { return make_delayed_scale(recipe_.history, device); };
-    found = std::make_shared<ProductScales>(ProductScales{make(), make(), make()});
+    found = std::make_shared<ProductScales>(ProductScales{make(), make(), make(), went_back_});
+  } else if (found->x.scale.device() != device) {
+    const auto moved = [&](const DelayedScale& scale) {
+      return DelayedScale{scale.scale.to(device), scale.history.to(device)};
+    };
+    found = std::make_shared<ProductScales>(
+        ProductScales{moved(found->x), moved(found->weight), moved(found->grad), went_back_});
   }
   return found;
 }
 
 void ScaleHistories::begin_forward(bool trains) {
+  if (is_held_) return;
   takes_notes_ = trains;
-  if (!trains || is_held_) return;
-  do_host_work("scales.advance", {}, {}, [this](std::span<const Tensor>) {
-    const std::lock_guard lock(mutex_);
-    for (const auto& [name, scales] : scales_) {
-      mezzo::advance(scales->x, recipe_.dtype, recipe_.margin);
-      mezzo::advance(scales->weight, recipe_.dtype, recipe_.margin);
-      mezzo::advance(scales->grad, recipe_.grad_dtype, recipe_.margin);
-    }
+  if (!trains) return;
+  do_host_work("scales.advance", {}, {}, [self = shared_from_this()](std::span<const Tensor>) {
+    self->advance_all();
     return true;
   });
+}
+
+void ScaleHistories::advance_all() {
+  const std::lock_guard lock(mutex_);
+  went_back_->store(false);
+  for (const auto& [name, scales] : scales_) {
+    mezzo::advance(scales->x, recipe_.dtype, recipe_.margin);
+    mezzo::advance(scales->weight, recipe_.dtype, recipe_.margin);
+    mezzo::advance(scales->grad, recipe_.grad_dtype, recipe_.margin);
+  }
+}
+
+// Steps may follow each other within one region. A captured step has its own region.
+void ScaleHistories::advance_after_backward() {
+  const bool is_forward = differentiated_node() == nullptr && capture_hook() == nullptr;
+  if (is_forward && takes_notes_ && !is_held_ && went_back_->load()) advance_all();
 }
 
 std::vector<NamedTensor> ScaleHistories::state() const {
@@ -95,6 +115,7 @@ void ScaleHistories::load_state(const std::vector<NamedTensor>& state) {
     if (!entry.name.ends_with(kFirst)) continue;
     const std::string name = entry.name.substr(0, entry.name.size() - kFirst.size());
     auto scales = std::make_shared<ProductScales>();
+    scales->went_back = went_back_;
     for (const Part& part : kParts) {
       DelayedScale& scale = (*scales).*part.scale;
       scale.scale = find(concat(name, '.', part.role, ".scale"), {1});
@@ -108,20 +129,26 @@ void ScaleHistories::load_state(const std::vector<NamedTensor>& state) {
   take_over(std::move(loaded));
 }
 
-// A captured program holds the tensors that are there, so these are overwritten.
+// A captured program holds the tensors that are there, so these are overwritten. Products that the
+// state does not know begin again.
 void ScaleHistories::take_over(Scales loaded) {
-  for (auto& [name, scales] : loaded) {
-    const auto own = scales_.find(name);
-    if (own == scales_.end()) continue;
+  for (const auto& [name, own] : scales_) {
+    const auto found = loaded.find(name);
     for (const Part& part : kParts) {
-      const DelayedScale& from = (*scales).*part.scale;
-      const DelayedScale& to = (*own->second).*part.scale;
-      copy_elements(from.scale, to.scale);
-      copy_elements(from.history, to.history);
+      const DelayedScale& to = (*own).*part.scale;
+      if (found == loaded.end()) {
+        fill(to.scale, 1);
+        fill(to.history, 0);
+      } else {
+        const DelayedScale& from = (*found->second).*part.scale;
+        copy_elements(from.scale, to.scale);
+        copy_elements(from.history, to.history);
+      }
     }
-    scales = own->second;
+    loaded[name] = own;
   }
   scales_ = std::move(loaded);
+  went_back_->store(false);
 }
 
 void ScaleHistories::share(distributed::ProcessGroup& processes) {
@@ -182,16 +209,47 @@ Policy policy_with(Level level, DType lower, Scaling scaling) {
   return policy;
 }
 
-std::shared_ptr<const EightBits> eight_bits_of(nn::Module& net, const ScalingRecipe& recipe) {
-  const std::vector<const nn::Module*> layers = product_layers(net);
-  std::vector<std::string> keep;
-  if (!layers.empty()) {
-    // A table of tokens computes nothing: the layer after it is one of many.
-    const bool reads_data = dynamic_cast<const nn::Embedding*>(layers.front()) == nullptr;
-    if (reads_data) keep.push_back(layers.front()->path());
-    if (keep.empty() || layers.size() > 1) keep.push_back(layers.back()->path());
+namespace {
+
+nn::Module& root_of(nn::Module& module) {
+  nn::Module* root = &module;
+  while (root->parent() != nullptr) root = root->parent();
+  return *root;
+}
+
+// Those of another part of the network, whose recipe is the same; null if there are none.
+std::shared_ptr<ScaleHistories> shared_histories(nn::Module& net, const ScalingRecipe& recipe) {
+  for (const nn::Module::NamedModule& entry : root_of(net).named_modules()) {
+    if (entry.module == &net) continue;
+    const std::optional<Policy> policy = policy_of(*entry.module);
+    if (!policy.has_value() || policy->eight_bits == nullptr) continue;
+    const auto& histories = policy->eight_bits->histories;
+    if (histories != nullptr && histories->recipe() == recipe) return histories;
   }
-  return make_eight_bits(recipe, std::move(keep));
+  return nullptr;
+}
+
+}  // namespace
+
+bool EightBits::keeps(const nn::Module* module) const {
+  if (module == nullptr) return false;
+  return std::ranges::find(keep_modules, module) != keep_modules.end() ||
+         (!keep.empty() && std::ranges::find(keep, module->path()) != keep.end());
+}
+
+std::shared_ptr<const EightBits> eight_bits_of(nn::Module& net, const EightBits& said) {
+  auto result = std::make_shared<EightBits>(*make_eight_bits(said.recipe, said.keep));
+  if (const auto shared = shared_histories(net, said.recipe)) {
+    if (result->histories != nullptr) result->histories = shared;
+  }
+  if (net.parent() != nullptr) return result;
+  const std::vector<const nn::Module*> layers = product_layers(net);
+  if (layers.empty()) return result;
+  // A table of tokens computes nothing: the layer after it is one of many.
+  const bool reads_data = dynamic_cast<const nn::Embedding*>(layers.front()) == nullptr;
+  if (reads_data) result->keep_modules.push_back(layers.front());
+  result->keep_modules.push_back(layers.back());
+  return result;
 }
 
 std::shared_ptr<ScaleHistories> scale_histories_of(nn::Module& net) {

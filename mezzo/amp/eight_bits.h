@@ -1,6 +1,7 @@
 // Products in eight bits: which ones, by which recipe, and the scales of delayed scaling.
 #pragma once
 
+#include <atomic>
 #include <map>
 #include <memory>
 #include <mutex>
@@ -18,9 +19,10 @@ namespace mezzo::amp {
 // The scales of a network's products under delayed scaling, by the path of the weight.
 //
 // A history takes note of what a training step casts, and all of them advance by one element when
-// the next forward pass begins. So a scale does not change within a step: what a backward
-// pass computes again has the bits of the first time.
-class ScaleHistories {
+// the next step begins: in TrainStep; elsewhere where a region begins, or, within one region, with
+// the first product after a backward pass. So a scale does not change within a step: what a
+// backward pass computes again has the bits of the first time.
+class ScaleHistories : public std::enable_shared_from_this<ScaleHistories> {
  public:
   explicit ScaleHistories(const ScalingRecipe& recipe) : recipe_(recipe) {}
 
@@ -37,6 +39,7 @@ class ScaleHistories {
   // While true, scales do not advance, so that a step can be made again with the same scales.
   void hold(bool is_held) { is_held_ = is_held; }
   bool is_held() const { return is_held_; }
+  const ScalingRecipe& recipe() const { return recipe_; }
 
   // Copies of all scales and histories: `h.0.mlp.c_fc.weight.grad.scale`.
   std::vector<NamedTensor> state() const;
@@ -47,8 +50,11 @@ class ScaleHistories {
   using Scales = std::map<std::string, std::shared_ptr<const ProductScales>>;
 
   void take_over(Scales loaded);
+  void advance_all();
+  void advance_after_backward();
 
   ScalingRecipe recipe_;
+  std::shared_ptr<std::atomic<bool>> went_back_ = std::make_shared<std::atomic<bool>>(false);
   bool is_held_ = false;
   bool takes_notes_ = false;
   mutable std::mutex mutex_;
@@ -88,11 +94,17 @@ struct EightBits {
   ScalingRecipe recipe{};
   // Paths of modules whose own products stay in 16 bits.
   std::vector<std::string> keep{};
+  // Further ones, as a network's first and last layer; only their addresses matter.
+  std::vector<const nn::Module*> keep_modules{};
   // The operations that have eight bits, as the rows of a plan say; empty: all that can.
   std::vector<std::string> ops{};
   // False if only modules that say so themselves compute in eight bits.
   bool everywhere = true;
-  std::shared_ptr<ScaleHistories> histories{};  // kDelayed; null otherwise
+  // kDelayed; null otherwise. They are one network's: a policy that trains two networks would mix
+  // their scales.
+  std::shared_ptr<ScaleHistories> histories{};
+
+  bool keeps(const nn::Module* module) const;
 };
 
 // With new histories if the recipe needs them. Throws ArgumentError for a recipe that
@@ -109,7 +121,8 @@ constexpr DType dtype_beside(DType lower) { return is_eight_bit(lower) ? DType::
 // The same for a network: its first layer stays in 16 bits if it computes from the data, and so
 // does its last, whose result is the logits. Both are small next to the others, and their errors
 // reach every other layer or the loss itself; TransformerEngine and Megatron keep them, too.
-std::shared_ptr<const EightBits> eight_bits_of(nn::Module& net, const ScalingRecipe& recipe);
+// For a part of a network nothing is kept. Parts with the same recipe share one set of histories.
+std::shared_ptr<const EightBits> eight_bits_of(nn::Module& net, const EightBits& said);
 
 // The scales that the settings of a network's modules use; null if there are none.
 std::shared_ptr<ScaleHistories> scale_histories_of(nn::Module& net);

@@ -181,14 +181,15 @@ void check_lower(DType dtype) {
 
 // e4m3 has bf16 beside it.
 void check_level_dtype(DType dtype) {
-  if (dtype != DType::kE4m3) check_lower(dtype);
+  check_arg(is_lower(dtype) || dtype == DType::kE4m3, "amp", "the lower dtype must be ",
+            lower_dtypes(), ", or e4m3 for products, it is ", dtype);
 }
 
 // A network's own eight bits: with layers that stay in 16, and histories that no other network has.
 Policy for_network(nn::Module& net, Policy policy) {
   const std::shared_ptr<const EightBits>& eight = policy.eight_bits;
   if (eight != nullptr && eight->everywhere && eight->ops.empty()) {
-    policy.eight_bits = eight_bits_of(net, eight->recipe);
+    policy.eight_bits = eight_bits_of(net, *eight);
   }
   return policy;
 }

@@ -151,6 +151,10 @@ TrainStepResult TrainStep::operator()(const Batch& batch) {
     scaler_.discard();
     throw;
   }
+  if (options_.processes != nullptr) {
+    // Also of a skipped step: the histories of all processes stay the same.
+    if (const auto scales = scale_histories()) scales->share(*options_.processes);
+  }
   if (result_.skipped) replay(batch, start);
   result_.next_scale = scaler_.get_scale();
   for (StepObserver* observer : observing_) observer->end_step(result_);
@@ -219,15 +223,17 @@ bool TrainStep::accumulate_all(const Batch& batch) {
   const std::int64_t parts = options_.micro_batches;
   if (parts > 1) check_split(batch, parts);
   const LossParts::Whole whole = loss_.begin(batch, parts);
+  // Scales are those of the step, not of its parts, nor of each network that a loss calls.
+  const std::shared_ptr<ScaleHistories> scales = scale_histories();
+  if (scales != nullptr) scales->begin_forward(true);
+  const HoldScales one_step(scales);
   if (parts == 1) return accumulate(batch, whole, 1);
-  std::optional<HoldScales> one_step;  // scales are those of the step, not of its parts
   const std::int64_t n = batch.size();
   for (std::int64_t i = 0; i < parts; ++i) {
     const std::int64_t start = i * n / parts;
     const std::int64_t end = (i + 1) * n / parts;
     const double share = static_cast<double>(end - start) / static_cast<double>(n);
     if (!accumulate(batch.slice(start, end), whole, share)) return false;
-    if (i == 0) one_step.emplace(scale_histories());
   }
   return true;
 }

@@ -7,7 +7,6 @@
 #include <utility>
 #include <vector>
 
-#include "mezzo/amp/eight_bits.h"
 #include "mezzo/amp/gradient_statistics.h"
 #include "mezzo/amp/train_step.h"
 #include "mezzo/core/log.h"
@@ -51,12 +50,6 @@ void TrainStep::average_gradients() {
                             "Make the same scaler in every process, and load the same state");
     return true;
   });
-  if (const auto scales = scale_histories()) {
-    do_host_work("share_scales", {}, {}, [this, scales](std::span<const Tensor>) {
-      scales->share(*options_.processes);
-      return true;
-    });
-  }
   optim::average_gradients(optimizer_.params(), *options_.processes);
 }
 

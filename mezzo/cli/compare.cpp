@@ -85,6 +85,7 @@ std::vector<train::RunOptions> parsed_runs(const CompareOptions& options) {
     SharedOptions run = options;
     run.run.precision = {};  // for the levels, as the plan says it all
     run.keep_batchnorm.clear();
+    run.recipe.clear();
     runs.push_back(run.parsed());
   }
   for (train::RunOptions& run : runs) {

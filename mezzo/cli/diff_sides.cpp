@@ -31,6 +31,7 @@ DiffSide by_plan(DiffSide side, const std::string& file, SharedOptions own) {
   check_arg(!file.empty(), "--plan", "`", side.said, "` names no file. Write plan:FILE");
   own.run.precision = {};
   own.keep_batchnorm.clear();
+  own.recipe.clear();
   side.step.run = own.parsed();
   side.step.title = concat(side.step.run.model, " ", side.said);
   return side;

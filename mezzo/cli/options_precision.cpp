@@ -108,8 +108,8 @@ amp::Policy parse_policy(const std::string& text, const std::optional<std::strin
 
 Scaling scaling_named(const std::string& name, const char* option) {
   const std::optional<Scaling> scaling = parse_scaling(name);
-  check_arg(scaling.has_value(), option, "unknown recipe `", name,
-            "`. Known recipes are current, delayed, rows and mxfp8");
+  check_arg(scaling.has_value(), option, "unknown recipe `", name, "`. Known recipes are ",
+            scaling_names());
   return *scaling;
 }
 
@@ -119,8 +119,8 @@ Scaling scaling_of(const SharedOptions& options) {
 
 void set_precision(const SharedOptions& options, train::RunOptions& run) {
   run.policy = parse_policy(options.level, options.dtype, "--amp", scaling_of(options));
-  check_arg(options.recipe.empty() || run.policy.eight_bits != nullptr || !options.plan.empty(),
-            "--recipe", "says how eight bits are scaled, and this run has none. Add --dtype e4m3");
+  check_arg(options.recipe.empty() || run.policy.eight_bits != nullptr, "--recipe",
+            "says how eight bits are scaled, and this run has none. Add --dtype e4m3");
   run.precision.keep_batchnorm_fp32 = parse_flag("--keep-batchnorm-fp32", options.keep_batchnorm);
   run.loss_scale = parse_loss_scale(options.loss_scale);
   if (!options.plan.empty()) run.use_plan(amp::read_plan(options.plan), options.plan);
@@ -152,7 +152,8 @@ void add_precision_options(CLI::App& command, SharedOptions& options, OfferedMod
   add_level_option(command, options);
   add_rule_options(command, options);
   CLI::Option* plan = add_plan_option(command, options);
-  for (const char* name : {"--amp", "--dtype", "--keep-f32", "--lower", "--keep-batchnorm-fp32"}) {
+  for (const char* name :
+       {"--amp", "--dtype", "--recipe", "--keep-f32", "--lower", "--keep-batchnorm-fp32"}) {
     plan->excludes(name);
   }
 }

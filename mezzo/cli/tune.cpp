@@ -58,6 +58,9 @@ Candidates parse_candidates(const std::string& text) {
     check_arg(can_be && (!says_scaling || is_eight_bit(*dtype)), "--candidates", "`",
               text.substr(begin, end - begin), "` is not a dtype to choose. Use some of ",
               trainable_dtypes(","), ", e4m3 and e4m3/mxfp8");
+    check_arg(!is_eight_bit(*dtype) ||
+                  std::ranges::find(candidates.dtypes, *dtype) == candidates.dtypes.end(),
+              "--candidates", "e4m3 stands there twice. Name it once, with one recipe");
     candidates.dtypes.push_back(*dtype);
     begin = end + 1;
   }

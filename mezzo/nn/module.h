@@ -91,6 +91,8 @@ class Module {
 
   // The name its parent gave to this module; empty for a root.
   const std::string& name() const { return name_; }
+  // The module that this one was added to; null for a root.
+  Module* parent() const { return parent_; }
   // The names from the root's child to this module, `layer1.0.conv2`; empty for a root.
   std::string path() const;
 

@@ -14,7 +14,7 @@ void note_amax(const DelayedScale& scale, const Tensor& amax);
 
 // What TransformerEngine does between two steps, for one scale: the largest value of the history
 // gives the scale, by scale_for(amax, largest / 2^margin); the history moves on by one element, as
-// by roll(history, -1), and its element 0 becomes 0. Does not wait for a device.
+// by roll(history, -1), and its element 0 becomes 0.
 void advance(const DelayedScale& scale, DType dtype, int margin);
 
 }  // namespace mezzo

@@ -235,6 +235,8 @@ std::optional<Tensor> matmul_in_eight_bits(const Tensor& a, const Tensor& b,
   if (!has_scaled_form(ops::matmul, operands, attrs)) return std::nullopt;
   const auto product = scaled_product_of(ops::matmul, a, b);
   if (!product.has_value()) return std::nullopt;
+  const std::int64_t inner = b.size(options.transpose_b ? 1 : 0);
+  if (a.size(options.transpose_a ? -2 : -1) != inner) return std::nullopt;  // an error of matmul's
   const auto swapped = [](const Tensor& x) { return transpose(x, -1, -2); };
   return scaled_linear(options.transpose_a ? swapped(a) : a, options.transpose_b ? b : swapped(b),
                        Tensor(), *product);

@@ -113,7 +113,7 @@ Tensor grad_of_x(const Backward& ctx, const SavedProduct& saved, const ScaledTen
 Tensor grad_of_weight(const Backward& ctx, const SavedProduct& saved, const Tensor& rows,
                       const ScaledTensor& grad) {
   if (saved.wide_x.defined()) {
-    return matmul(rows, saved.wide_x.astype(rows.dtype()),
+    return matmul(rows.astype(saved.wide_x.dtype()), saved.wide_x,
                   {.transpose_a = true, .f32_result = ctx.grad_dtype(1) == DType::kF32})
         .astype(ctx.grad_dtype(1));
   }
@@ -126,6 +126,10 @@ void backward(Backward& ctx) {
     fail<UnsupportedError>(kOp,
                            "gradients of gradients are not supported where products have eight "
                            "bits. Compute in 16 bits or f32 for them");
+  }
+  const auto& scales = saved.product.scales;
+  if (scales != nullptr && scales->went_back != nullptr && capture_hook() == nullptr) {
+    scales->went_back->store(true);
   }
   const Tensor rows = as_rows(ctx.grad());
   const bool rounds_both = has_one_form(saved.product.recipe);
@@ -153,10 +157,14 @@ const OpDef kScaledLinear{
     .backward = backward,
 };
 
-void check_operands(const Tensor& x, const Tensor& weight) {
+void check_operands(const Tensor& x, const Tensor& weight, const Tensor& bias) {
   check_arg(x.rank() >= 1 && weight.rank() == 2 && x.shape().back() == weight.shape()[1], "linear",
             "weight [out, in] expects x [..., in], x is ", x, ", weight ", weight,
             ". Change x, or the layer's in_features");
+  if (!bias.defined()) return;
+  check_arg(bias.shape() == Shape{weight.shape()[0]}, "linear", "bias must have the shape ",
+            Shape{weight.shape()[0]}, ", one value per output feature, it is ", bias.shape(),
+            ". Use reshape(), or leave it out");
 }
 
 }  // namespace
@@ -189,7 +197,7 @@ std::optional<ScaledProduct> scaled_product_of(const OpDef& op, const Tensor& x,
 
 Tensor scaled_linear(const Tensor& x, const Tensor& weight, const Tensor& bias,
                      const ScaledProduct& product) {
-  check_operands(x, weight);
+  check_operands(x, weight, bias);
   const Tensor* const places[] = {&x, &weight, &bias};
   const bool records = should_record(kScaledLinear, places);
   const bool needs_weight = records && weight.requires_grad();
@@ -203,11 +211,11 @@ Tensor scaled_linear(const Tensor& x, const Tensor& weight, const Tensor& bias,
     const ScaledTensor weights = round_weight(weight, product, false);
     y = scaled_matmul(codes, weights, {.transpose_b = true, .dtype = product.dtype, .bias = bias});
     if (needs_weight && product.recipe.wide_weight_grad) {
-      saved->wide_x = rows;
+      saved->wide_x = rows.astype(product.dtype);
     } else if (needs_weight) {
       saved->x = one_form ? codes : round_operand(rows, product, Role::kX, true, false);
     }
-    if (records && one_form) saved->weight = weights;
+    if (records && x.requires_grad() && one_form) saved->weight = weights;
   }
   Shape shape = x.shape();
   shape.back() = weight.shape()[0];

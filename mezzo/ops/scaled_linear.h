@@ -1,6 +1,7 @@
 // Products of activations and weights in eight bits, with their gradients.
 #pragma once
 
+#include <atomic>
 #include <memory>
 #include <optional>
 
@@ -18,6 +19,9 @@ struct DelayedScale {
 
 struct ProductScales {
   DelayedScale x, weight, grad;
+  // Set where the gradients of the product are computed, but not while they are captured: shared by
+  // all products of a network.
+  std::shared_ptr<std::atomic<bool>> went_back{};
 };
 
 // A product that is to be made in eight bits.

@@ -21,6 +21,15 @@ std::optional<Scaling> parse_scaling(std::string_view name) {
   return std::nullopt;
 }
 
+std::string scaling_names() {
+  std::string names;
+  for (const Scaling scaling : kScalings) {
+    if (!names.empty()) names += scaling == kScalings.back() ? " and " : ", ";
+    names += name_of(scaling);
+  }
+  return names;
+}
+
 ScalingRecipe usual_recipe(Scaling scaling, DType dtype) {
   const DType grad_dtype = scaling == Scaling::kMxfp8 ? dtype : DType::kE5m2;
   return {.scaling = scaling, .dtype = dtype, .grad_dtype = grad_dtype};

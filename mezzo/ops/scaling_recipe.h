@@ -24,6 +24,8 @@ inline constexpr std::array kScalings{Scaling::kCurrent, Scaling::kDelayed, Scal
 // `current`, `delayed`, `rows`, `mxfp8`.
 const char* name_of(Scaling scaling);
 std::optional<Scaling> parse_scaling(std::string_view name);
+// `current, delayed, rows and mxfp8`.
+std::string scaling_names();
 inline void append_text(std::string& out, Scaling scaling) { out += name_of(scaling); }
 
 // A recipe: which numbers are rounded to which eight bits, and how they are scaled.

@@ -1,5 +1,6 @@
 #include "mezzo/train/checkpointing.h"
 
+#include <algorithm>
 #include <filesystem>
 
 #include "mezzo/amp/eight_bits.h"
@@ -91,7 +92,14 @@ void restore_scaler(amp::GradScaler& scaler, const io::Checkpoint& checkpoint) {
 }
 
 void restore_scales(const amp::TrainStep& step, const io::Checkpoint& checkpoint) {
-  if (const auto scales = step.scale_histories()) scales->load_state(checkpoint.tensors(kScales));
+  const auto scales = step.scale_histories();
+  if (scales == nullptr) return;
+  const bool has_some = std::ranges::any_of(
+      checkpoint.groups, [](const io::CheckpointGroup& group) { return group.name == kScales; });
+  check_arg(has_some, "resume",
+            "the checkpoint is of a run without delayed scales, but this run has them. Use another "
+            "recipe, or another folder");
+  scales->load_state(checkpoint.tensors(kScales));
 }
 
 // The values of checkpoints of earlier versions: they trained in one process, without samplers.

@@ -67,6 +67,18 @@ std::string text_of(const std::vector<RateOf>& rates) {
   return text;
 }
 
+// Its name, and what is not usual for that name.
+std::string text_of(const ScalingRecipe& recipe) {
+  const ScalingRecipe usual = usual_recipe(recipe.scaling);
+  std::string text = name_of(recipe.scaling);
+  if (recipe.dtype != usual.dtype) text += concat(" ", recipe.dtype);
+  if (recipe.grad_dtype != usual.grad_dtype) text += concat(" gradients ", recipe.grad_dtype);
+  if (recipe.margin != usual.margin) text += concat(" margin ", recipe.margin);
+  if (recipe.history != usual.history) text += concat(" history ", recipe.history);
+  if (recipe.wide_weight_grad) text += " wide weight gradients";
+  return text;
+}
+
 std::string text_of(const LossOptions& loss) {
   if (loss.balances_classes) return "balanced";  // as numbers once the data are known
   std::string text;
@@ -196,7 +208,7 @@ Configuration configuration_of(const RunOptions& options) {
                        {kKeepF32, text_of(options.precision.keep_float32)},
                        {kLower, text_of(options.precision.lower)}};
   const auto& eight_bits = options.policy.eight_bits;
-  result[kRecipe] = eight_bits != nullptr ? name_of(eight_bits->recipe.scaling) : "";
+  result[kRecipe] = eight_bits != nullptr ? text_of(eight_bits->recipe) : "";
   add_optimizer(result, options.optimizer);
   result[kPlan] = text_of(options.plan.get());
   // When the watch looks decides what it finds.

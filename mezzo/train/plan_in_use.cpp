@@ -24,7 +24,7 @@ std::vector<tune::RangeFinding> found_by_any(std::vector<tune::RangeFinding> own
   if (processes == nullptr || !distributed::any(*processes, !own.empty())) return own;
   std::vector<tune::RangeFinding> all;
   for (const amp::PlanRow& row : plan.rows) {
-    if (!has_narrow_range(row.dtype)) continue;
+    if (!is_lower(row.dtype) || !has_narrow_range(row.dtype)) continue;
     const auto found = std::ranges::find_if(own, [&](const tune::RangeFinding& finding) {
       return finding.module == row.module && finding.op == row.op;
     });

@@ -67,8 +67,9 @@ std::unique_ptr<numbers::StepDumper> make_dump(
 // Null without a plan, and for one whose numbers have the range of f32.
 std::unique_ptr<tune::PlanWatch> make_watch(const RunOptions& options) {
   if (options.plan == nullptr || options.watch_every == 0) return nullptr;
-  const bool has_narrow = std::ranges::any_of(
-      options.plan->rows, [](const amp::PlanRow& row) { return has_narrow_range(row.dtype); });
+  const bool has_narrow = std::ranges::any_of(options.plan->rows, [](const amp::PlanRow& row) {
+    return is_lower(row.dtype) && has_narrow_range(row.dtype);
+  });
   if (!has_narrow) return nullptr;
   return std::make_unique<tune::PlanWatch>(*options.plan, options.watch_every);
 }

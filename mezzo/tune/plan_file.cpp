@@ -101,8 +101,8 @@ PlanRow row_of(const std::string& file, std::size_t number, const PlanJson& json
   const std::string dtype = fields.text("dtype");
   const std::optional<DType> known = parse_dtype(dtype);
   if (!known.has_value()) {
-    fields.wrong(
-        concat("has an unknown dtype ", io::in_quotes(dtype), ", not one of ", trainable_dtypes()));
+    fields.wrong(concat("has an unknown dtype ", io::in_quotes(dtype), ", not one of ",
+                        trainable_dtypes(","), " or e4m3"));
   }
   row.dtype = *known;
   const std::string sums = fields.text_or("sums", "");
@@ -177,8 +177,8 @@ PrecisionPlan plan_of_text(std::string_view text, const std::string& name) {
   const std::string recipe = fields.text_or("recipe", name_of(Scaling::kCurrent));
   const std::optional<Scaling> scaling = parse_scaling(recipe);
   if (!scaling.has_value()) {
-    fields.wrong(concat("has an unknown recipe ", io::in_quotes(recipe),
-                        ", not one of current, delayed, rows and mxfp8"));
+    fields.wrong(
+        concat("has an unknown recipe ", io::in_quotes(recipe), ", not one of ", scaling_names()));
   }
   plan.scaling = *scaling;
   for (const PlanJson& row : fields.list("operations")) {

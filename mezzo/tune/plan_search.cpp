@@ -63,6 +63,7 @@ void PlanSearch::find_budget() {
     return;
   }
   for (const DType dtype : m_.lower) {
+    if (is_eight_bit(dtype)) continue;  // an error as large as it can be is no budget
     const GradientError error =
         prober_.measure(amp::policy_with(amp::Level::kAuto, dtype, m_.scaling));
     // Where auto loses the gradient of a parameter, its error is no example to follow.
@@ -73,9 +74,9 @@ void PlanSearch::find_budget() {
     return;
   }
   constexpr double kRoundings = 16;
-  budget_ = kRoundings * epsilon_of(m_.lower.front()) / 2;
-  budget_from_ =
-      concat("sixteen roundings in ", m_.lower.front(), ", since auto loses gradients here");
+  const DType first = *std::ranges::find_if(m_.lower, is_lower);
+  budget_ = kRoundings * epsilon_of(first) / 2;
+  budget_from_ = concat("sixteen roundings in ", first, ", since auto loses gradients here");
 }
 
 void PlanSearch::add_levels() {

@@ -58,7 +58,7 @@ void PlanWatch::set_plan(const amp::PrecisionPlan& plan) {
   index_of_.clear();
   findings_.clear();
   for (const amp::PlanRow& row : plan.rows) {
-    if (!has_narrow_range(row.dtype)) continue;
+    if (!is_lower(row.dtype) || !has_narrow_range(row.dtype)) continue;
     index_of_.emplace(std::pair(row.module, row.op), rows_.size());
     rows_.push_back(row);
   }

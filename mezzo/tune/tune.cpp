@@ -69,6 +69,9 @@ class Tuner {
                 trainable_dtypes(), "; products can be in e4m3");
       if (dtype != DType::kF32 && std::ranges::count(lower_, dtype) == 0) lower_.push_back(dtype);
     }
+    check_arg(options_.scaling != Scaling::kDelayed, "tune",
+              "delayed scales are those of earlier steps, which a measurement does not have. Tune "
+              "with e4m3, and change the plan's recipe");
     const bool has_16 = std::ranges::any_of(lower_, is_lower);
     check_arg(has_16, "tune", "there is no 16-bit candidate to choose beside f32. Name one of ",
               lower_dtypes());

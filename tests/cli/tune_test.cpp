@@ -72,6 +72,9 @@ TEST_F(Command, TuneSaysWhatIsWrong) {
   };
   expect_refused("--candidates f32,f8", "[--candidates] `f8` is not a dtype to choose");
   expect_refused("--candidates f32,bf16/mxfp8", "[--candidates] `bf16/mxfp8` is not a dtype");
+  expect_refused("--candidates f32,bf16,e4m3,e4m3/mxfp8", "[--candidates] e4m3 stands there twice");
+  expect_refused("--candidates f32,bf16,e4m3/delayed",
+                 "[tune] delayed scales are those of earlier");
   expect_refused("--candidates f32,e4m3/mxfp4", "[--candidates] unknown recipe `mxfp4`");
   expect_refused("--candidates f32", "[tune] there is no 16-bit candidate");
   expect_refused("--objective speed", "[--objective] `speed` is neither time nor memory");

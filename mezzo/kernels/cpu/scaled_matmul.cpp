@@ -90,7 +90,7 @@ void widen_codes(const kernels::WidenedCodes& call) {
   }
 }
 
-// out[i][j] = sums[i][j] * (a * b) + bias[j]; a scale that is not there is 1.
+// out[i][j] = (sums[i][j] * a) * b + bias[j]; a scale that is not there is 1.
 void scale_sums(const kernels::ScaledSums& call) {
   const std::int64_t n = call.columns;
   const std::int64_t grain = kElementGrain / (n + 1) + 1;
@@ -105,7 +105,8 @@ void scale_sums(const kernels::ScaledSums& call) {
         const auto at = [&](std::int64_t j, auto read) HWY_ATTR {
           const auto other = call.by_line ? read(call.b + j) : b;
           const auto bias = call.bias != nullptr ? read(call.bias + j) : hn::Zero(F32());
-          return hn::Add(hn::Mul(read(sums + j), hn::Mul(a, other)), bias);
+          // Both scales together may be out of range where the result is not.
+          return hn::Add(hn::Mul(hn::Mul(read(sums + j), a), other), bias);
         };
         std::int64_t j = 0;
         for (; j + lanes() <= n; j += lanes()) {

@@ -155,6 +155,25 @@ TEST(DelayedScale, ARegionWithinARegionDoesNotAdvance) {
   EXPECT_EQ(layer.scale_of_x(), 64);
 }
 
+TEST(DelayedScale, StepsWithinOneRegionAdvance) {
+  Layer layer;
+  const amp::Autocast region(layer.policy);
+  for (const double largest : {7.0, 14.0, 3.5}) {
+    sum(linear(full({4, 8}, largest), layer.w).astype(DType::kF32)).backward();
+    layer.w.clear_grad();
+  }
+  EXPECT_EQ(layer.scale_of_x(), 448.0F / 14);
+}
+
+TEST(DelayedScale, ProductsThatAStateLacksBeginAgain) {
+  Layer layer;
+  layer.step(7);
+  layer.step(7);
+  EXPECT_EQ(layer.scale_of_x(), 64);
+  layer.eight->histories->load_state({});
+  EXPECT_EQ(layer.scale_of_x(), 1);
+}
+
 TEST(DelayedScale, StatesOfOthersAreRefused) {
   Layer layer;
   layer.step(7);
@@ -164,8 +183,9 @@ TEST(DelayedScale, StatesOfOthersAreRefused) {
   EXPECT_EQ(message_of<ArgumentError>([&] { layer.eight->histories->load_state(state); }),
             "[scales] the state has no `linear.grad.history`. Give what state() of the same recipe "
             "returned");
-  amp::ScaleHistories longer({.scaling = Scaling::kDelayed, .history = 8});
-  EXPECT_EQ(message_of<ArgumentError>([&] { longer.load_state(layer.eight->histories->state()); }),
+  const auto longer = std::make_shared<amp::ScaleHistories>(
+      ScalingRecipe{.scaling = Scaling::kDelayed, .history = 8});
+  EXPECT_EQ(message_of<ArgumentError>([&] { longer->load_state(layer.eight->histories->state()); }),
             "[scales] `linear.x.history` is f32[4], not f32[8]. The recipe's history must be what "
             "it was");
 }

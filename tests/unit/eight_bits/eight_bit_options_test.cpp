@@ -45,7 +45,7 @@ TEST(EightBitOptions, AreADtypeOfTheNetworksInterfaces) {
   EXPECT_FALSE(step(images, labels).skipped);
   EXPECT_NE(step.scale_histories(), nullptr);
   EXPECT_EQ(message_of<ArgumentError>([&] { auto_mixed_precision(net, "O2", DType::kE5m2); }),
-            "[amp] the lower dtype must be bf16 or f16, it is e5m2");
+            "[amp] the lower dtype must be bf16 or f16, or e4m3 for products, it is e5m2");
 }
 
 TEST(EightBitOptions, TheRestNeedsALowerPrecision) {

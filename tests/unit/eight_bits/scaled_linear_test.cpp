@@ -209,10 +209,26 @@ TEST(ScaledProducts, AConvolutionOfSinglePixelsIsAProductOfAllPixels) {
 TEST(ScaledProducts, FirstAndLastLayerStayIn16Bits) {
   test::EightBitNet net;
   amp::set_policy(net, policy_of_recipe({}));
-  EXPECT_EQ(amp::policy_of(net)->eight_bits->keep, (std::vector<std::string>{"conv", "head"}));
+  const auto kept = [](nn::Module& module) {
+    return [eight = amp::policy_of(module)->eight_bits](const nn::Module* part) {
+      return eight->keeps(part);
+    };
+  };
+  EXPECT_TRUE(kept(net)(net.find("conv")));
+  EXPECT_TRUE(kept(net)(net.find("head")));
+  EXPECT_FALSE(kept(net)(net.find("body.fc")));
+  EXPECT_FALSE(kept(net)(net.find("pointwise")));
   nn::Linear alone(4, 4);
   amp::set_policy(alone, policy_of_recipe({}));
-  EXPECT_EQ(amp::policy_of(alone)->eight_bits->keep, std::vector<std::string>{""});
+  EXPECT_TRUE(kept(alone)(&alone));
+  // A part has no first and no last layer, and what the user keeps is kept.
+  nn::Module& body = *net.find("body");
+  amp::set_policy(body, policy_of_recipe({}));
+  EXPECT_FALSE(kept(body)(net.find("body.fc")));
+  amp::set_policy(
+      net, {.level = amp::Level::kO2, .eight_bits = amp::make_eight_bits({}, {"pointwise"})});
+  EXPECT_TRUE(kept(net)(net.find("pointwise")));
+  EXPECT_TRUE(kept(net)(net.find("head")));
 }
 
 TEST(ScaledProducts, RulesAndSettingsOfModulesKeepOthers) {
@@ -226,6 +242,7 @@ TEST(ScaledProducts, RulesAndSettingsOfModulesKeepOthers) {
   EXPECT_EQ(products_with({.keep_float32 = {"body.fc"}}), 1);
   EXPECT_EQ(products_with({.keep_float32 = {"linear"}}), 1);
   EXPECT_EQ(products_with({.lower = {"pointwise"}}), 1);
+  EXPECT_EQ(products_with({.lower = {"linear"}}), 1);
 }
 
 TEST(ScaledProducts, AWeightIsRoundedOncePerChange) {
