@@ -29,6 +29,15 @@ WORKS = {
     "gpt-tiny b32 bf16 graph": (GPT + ["O2", "--dtype", "bf16", "--graph"], 32, None),
     "gpt-tiny b32 f32 graph": (GPT + ["O0", "--graph"], 32, None),
 }
+# A GPT of width 2,048 in bf16 and with recipes of eight bits (benchmarks/gpu/wide_gpt.cpp), batch 8 of 1,024 tokens.
+# The last two are for comparison: on Hopper cuBLASLt has scales of rows, and MXFP8 is widened to bf16.
+WIDE = {
+    "gpt width 2048 b8 bf16 graph": "bf16",
+    "gpt width 2048 b8 e4m3 delayed graph": "delayed",
+    "gpt width 2048 b8 e4m3 current graph": "current",
+    "gpt width 2048 b8 e4m3 rows graph": "rows",
+    "gpt width 2048 b8 e4m3 mxfp8 graph": "mxfp8",
+}
 # Targets: the measured quantity, the work, the reference (a number, a work, or PyTorch for a work),
 # and the least or greatest ratio.
 TARGETS = [
@@ -40,6 +49,9 @@ TARGETS = [
     ("peak over PyTorch AMP", "resnet50 f16 O2 graph", "PyTorch resnet50 f16 O2 graph", "<=", 0.9),
     ("images/s over PyTorch", "lenet5 b32 f32 graph", "PyTorch lenet5 b32 f32 graph", ">=", 5),
     ("images/s over PyTorch", "mlp b64 f32 graph", "PyTorch mlp b64 f32 graph", ">=", 5),
+    ("tokens/s over bf16", "gpt width 2048 b8 e4m3 current graph", "gpt width 2048 b8 bf16 graph", ">=", 1.3),
+    ("tokens/s over bf16", "gpt width 2048 b8 e4m3 delayed graph", "gpt width 2048 b8 bf16 graph", ">=", 1.3),
+    ("peak over bf16", "gpt width 2048 b8 e4m3 delayed graph", "gpt width 2048 b8 bf16 graph", "<=", 1),
 ]
 # cuDNN compiles some of ResNet-50's engines in every process, which takes a second or two each.
 MOST_SECONDS = 240
@@ -110,9 +122,30 @@ def bench(checks, programs, name):
         if done is None:
             return None
         lines = [json.loads(line) for line in open(events.name, encoding="utf-8")]
-    if "--graph" in options and "in 1 recordings" not in done:
-        checks.fail(f"bench {name}", "FAILED: not one recording; the log says which call was refused")
+    if "--graph" in options:
+        expect_one_recording(checks, f"bench {name}", done)
     return next(line for line in lines if line["event"] == "result")
+
+
+def expect_one_recording(checks, name, output):
+    if "in 1 recordings" not in output:
+        checks.fail(name, "FAILED: not one recording; the log says which call was refused")
+
+
+def wide_bench(checks, programs, name):
+    """The result of mezzo_wide_gpt with a recipe, or None."""
+    done = checks.run_mezzo(f"bench {name}", [str(programs / "mezzo_wide_gpt"), "--recipe", WIDE[name]], MOST_SECONDS,
+                            {"MEZZO_LOG": "dispatch"}, row=False)
+    if done is None:
+        return None
+    expect_one_recording(checks, f"bench {name}", done)
+    return result_in(done)
+
+
+def result_in(output):
+    """The object after the last `RESULT ` at the beginning of a line, or None."""
+    results = [line for line in output.splitlines() if line.startswith("RESULT ")]
+    return json.loads(results[-1].partition(" ")[2]) if results else None
 
 
 def torch_bench(checks, name):
@@ -124,8 +157,7 @@ def torch_bench(checks, name):
     done = checks.run(f"PyTorch {name}", [
         sys.executable, "-c", TORCH_STEP, dtype, str(batch), options[options.index("--model") + 1], how or "eager",
         *map(str, steps_of(options))], MOST_SECONDS, row=False, counts=False)
-    results = [line for line in (done or "").splitlines() if line.startswith("RESULT ")]
-    return json.loads(results[-1].partition(" ")[2]) if results else None
+    return result_in(done or "")
 
 
 def speed_row(ours, theirs, how):
@@ -144,12 +176,16 @@ def time_all(checks, programs, with_torch):
         theirs = torch_bench(checks, name) if with_torch else None
         checks.row(name, speed_row(ours, theirs, WORKS[name][2]))
         results.update({name: ours, f"PyTorch {name}": theirs})
+    for name in WIDE:
+        results[name] = wide_bench(checks, programs, name)
+        checks.row(name, speed_row(results[name], None, None))
     return results
 
 
 def judge(checks, results):
     for what, name, base, relation, target in TARGETS:
-        field = "peak_bytes" if what.startswith("peak") else "images_per_s"
+        unit = "tokens" if what.startswith("tokens") else "images"
+        field = "peak_bytes" if what.startswith("peak") else f"{unit}_per_s"
         ours, other = results.get(name), {field: base} if base == 1 else results.get(base)
         if ours is None or other is None:
             checks.miss(f"{name}: {what}", "not measured")

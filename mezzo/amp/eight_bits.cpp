@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "mezzo/amp/module_precision.h"
+#include "mezzo/core/moves.h"
 #include "mezzo/distributed/agreement.h"
 #include "mezzo/nn/embedding.h"
 #include "mezzo/ops/delayed_scale.h"
@@ -45,16 +46,18 @@ std::shared_ptr<const ProductScales> ScaleHistories::of(const std::string& name,
   advance_after_backward();
   const std::lock_guard lock(mutex_);
   std::shared_ptr<const ProductScales>& found = scales_[name];
+  if (found != nullptr && found->x.scale.device() == device) return found;
   if (found == nullptr) {
     const auto make = [&] { return make_delayed_scale(recipe_.history, device); };
     found = std::make_shared<ProductScales>(ProductScales{make(), make(), make(), went_back_});
-  } else if (found->x.scale.device() != device) {
+  } else {
     const auto moved = [&](const DelayedScale& scale) {
       return DelayedScale{scale.scale.to(device), scale.history.to(device)};
     };
     found = std::make_shared<ProductScales>(
         ProductScales{moved(found->x), moved(found->weight), moved(found->grad), went_back_});
   }
+  note_move();  // recordings hold the list of all scales
   return found;
 }
 
@@ -62,20 +65,30 @@ void ScaleHistories::begin_forward(bool trains) {
   if (is_held_) return;
   takes_notes_ = trains;
   if (!trains) return;
-  do_host_work("scales.advance", {}, {}, [self = shared_from_this()](std::span<const Tensor>) {
-    self->advance_all();
-    return true;
-  });
+  const auto self = shared_from_this();
+  do_queued_work(
+      "scales.advance", {}, {},
+      [self] {
+        self->went_back_->store(false);
+        count_change(self->advancing());
+      },
+      [self](std::span<const Tensor>) { mezzo::advance(self->advancing()); });
+}
+
+std::vector<AdvancingScale> ScaleHistories::advancing() const {
+  const std::lock_guard lock(mutex_);
+  std::vector<AdvancingScale> all;
+  for (const auto& [name, scales] : scales_) {
+    all.push_back({scales->x, recipe_.dtype, recipe_.margin});
+    all.push_back({scales->weight, recipe_.dtype, recipe_.margin});
+    all.push_back({scales->grad, recipe_.grad_dtype, recipe_.margin});
+  }
+  return all;
 }
 
 void ScaleHistories::advance_all() {
-  const std::lock_guard lock(mutex_);
   went_back_->store(false);
-  for (const auto& [name, scales] : scales_) {
-    mezzo::advance(scales->x, recipe_.dtype, recipe_.margin);
-    mezzo::advance(scales->weight, recipe_.dtype, recipe_.margin);
-    mezzo::advance(scales->grad, recipe_.grad_dtype, recipe_.margin);
-  }
+  mezzo::advance(advancing());
 }
 
 // Steps may follow each other within one region. A captured step has its own region.
@@ -147,6 +160,7 @@ void ScaleHistories::take_over(Scales loaded) {
     }
     loaded[name] = own;
   }
+  if (scales_.size() != loaded.size()) note_move();  // as in of()
   scales_ = std::move(loaded);
   went_back_->store(false);
 }

@@ -12,7 +12,7 @@
 #include "mezzo/core/named_tensor.h"
 #include "mezzo/distributed/process_group.h"
 #include "mezzo/nn/module.h"
-#include "mezzo/ops/scaled_linear.h"
+#include "mezzo/ops/delayed_scale.h"
 
 namespace mezzo::amp {
 
@@ -50,6 +50,7 @@ class ScaleHistories : public std::enable_shared_from_this<ScaleHistories> {
   using Scales = std::map<std::string, std::shared_ptr<const ProductScales>>;
 
   void take_over(Scales loaded);
+  std::vector<AdvancingScale> advancing() const;
   void advance_all();
   void advance_after_backward();
 

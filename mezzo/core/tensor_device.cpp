@@ -2,12 +2,13 @@
 #include <atomic>
 
 #include "mezzo/core/device_backend.h"
+#include "mezzo/core/moves.h"
 #include "mezzo/core/tensor.h"
 
 namespace mezzo {
 namespace {
 
-std::atomic<std::uint64_t> moved_tensors{0};
+std::atomic<std::uint64_t> moves{0};
 
 }  // namespace
 
@@ -30,11 +31,13 @@ void move_to(const Tensor& tensor, Device device) {
     impl.storage = moved.storage();
     impl.offset = moved.offset();
     impl.strides = moved.strides();
-    moved_tensors.fetch_add(1, std::memory_order_relaxed);
+    note_move();
   }
   if (tensor.is_leaf() && tensor.grad().defined()) tensor.set_grad(tensor.grad().to(device));
 }
 
-std::uint64_t count_of_moves() { return moved_tensors.load(std::memory_order_relaxed); }
+std::uint64_t count_of_moves() { return moves.load(std::memory_order_relaxed); }
+
+void note_move() { moves.fetch_add(1, std::memory_order_relaxed); }
 
 }  // namespace mezzo

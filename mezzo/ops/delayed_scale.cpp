@@ -1,33 +1,18 @@
 #include "mezzo/ops/delayed_scale.h"
 
-#include <algorithm>
 #include <cmath>
+#include <vector>
 
-#include "mezzo/core/device_backend.h"
 #include "mezzo/ops/dispatcher/capture_hook.h"
-#include "mezzo/ops/scale_factor.h"
+#include "mezzo/ops/update/flat_kernels.h"
 
 namespace mezzo {
 namespace {
 
-void note_on_host(float* history, float amax) {
-  if (std::isfinite(amax)) history[0] = std::max(history[0], amax);
-}
-
-void advance_on_host(float* scale, float* history, std::int64_t count, float largest) {
-  const float amax = *std::max_element(history, history + count);
-  scale[0] = scale_for(amax, largest, scale[0]);
-  std::rotate(history, history + 1, history + count);
-  history[0] = 0;
-}
-
-// Changes a tensor of a few numbers on the host, wherever it lies.
-template <class Change>
-void change(const Tensor& tensor, const Change& apply) {
-  const Tensor host = tensor.to(kCpuDevice);
-  apply(host.mutable_data<float>());
-  if (!tensor.device().is_cpu()) copy_elements(host, tensor);
-  tensor.bump_version();
+flat::ScaleHistory place_of(const AdvancingScale& one) {
+  return {static_cast<float*>(one.scale.scale.address()),
+          static_cast<float*>(one.scale.history.address()), one.scale.history.numel(),
+          std::ldexp(static_cast<float>(max_of(one.dtype)), -one.margin)};
 }
 
 }  // namespace
@@ -38,23 +23,42 @@ DelayedScale make_delayed_scale(std::int64_t history, Device device) {
 }
 
 void note_amax(const DelayedScale& scale, const Tensor& amax) {
-  const Tensor reads[] = {amax};
-  do_host_work(
-      "delayed_scale.note", reads, {},
+  std::vector<Tensor> reads{amax};
+  // A recording holds the address of the history.
+  if (captures_for_recording()) reads.push_back(scale.history);
+  do_queued_work(
+      "delayed_scale.note", reads, {}, [history = scale.history] { history.bump_version(); },
       [history = scale.history](std::span<const Tensor> read) {
-        const float seen = read[0].to(kCpuDevice).data<float>()[0];
-        change(history, [&](float* values) { note_on_host(values, seen); });
-        return true;
+        const Device device = history.device();
+        const Tensor seen = read[0].to(device);
+        flat::kernels_on(device).note_largest(device, static_cast<const float*>(seen.address()),
+                                              static_cast<float*>(history.address()));
       },
       HostWorkTime::kCanWait);
 }
 
+void advance(std::span<const AdvancingScale> scales) {
+  count_change(scales);
+  for (std::size_t first = 0; first < scales.size();) {
+    const Device device = scales[first].scale.scale.device();
+    std::vector<flat::ScaleHistory> places;
+    for (; first < scales.size() && scales[first].scale.scale.device() == device; ++first) {
+      places.push_back(place_of(scales[first]));
+    }
+    flat::kernels_on(device).advance_scales(device, places);
+  }
+}
+
 void advance(const DelayedScale& scale, DType dtype, int margin) {
-  const float largest = std::ldexp(static_cast<float>(max_of(dtype)), -margin);
-  change(scale.history, [&](float* history) {
-    change(scale.scale,
-           [&](float* value) { advance_on_host(value, history, scale.history.numel(), largest); });
-  });
+  const AdvancingScale one{scale, dtype, margin};
+  advance({&one, 1});
+}
+
+void count_change(std::span<const AdvancingScale> scales) {
+  for (const AdvancingScale& one : scales) {
+    one.scale.scale.bump_version();
+    one.scale.history.bump_version();
+  }
 }
 
 }  // namespace mezzo

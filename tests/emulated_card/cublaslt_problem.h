@@ -35,7 +35,16 @@ struct Operation : cublasLtMatmulDescOpaque_t {
   const void* bias = nullptr;
   std::int32_t bias_type = -1;  // the result's
   std::int64_t bias_step = 0;
+  // Of operands of eight bits; null: 1.
+  const void* scale_a = nullptr;
+  const void* scale_b = nullptr;
+  std::int32_t scale_mode_a = 0;  // one f32 for the matrix
+  std::int32_t scale_mode_b = 0;
+  std::int8_t fast_sums = 0;
 };
+
+// The modes of scales under the numbers that they have in headers that know them.
+enum ScaleMode : std::int32_t { kOneScale = 0, kScaleOf32 = 2, kScaleOfLine = 3 };
 
 struct Preference : cublasLtMatmulPreferenceOpaque_t {
   std::uint64_t workspace = 0;
@@ -57,12 +66,24 @@ inline Element element_of(const Layout& layout) {
   switch (layout.type) {
     case CUDA_R_16BF: return Element::kBf16;
     case CUDA_R_16F: return Element::kF16;
+    case CUDA_R_8F_E4M3: return Element::kE4m3;
+    case CUDA_R_8F_E5M2: return Element::kE5m2;
     default: return Element::kF32;
   }
 }
 
 inline bool is_known_type(const Layout& layout) {
-  return layout.type == CUDA_R_32F || layout.type == CUDA_R_16BF || layout.type == CUDA_R_16F;
+  return layout.type == CUDA_R_32F || element_of(layout) != Element::kF32;
+}
+
+inline bool has_eight_bits(const Problem& p) {
+  return is_eight_bit(element_of(p.a)) || is_eight_bit(element_of(p.b));
+}
+
+// The type of the bias, where the operation leaves it to the library.
+inline std::int32_t bias_type_of(const Problem& p) {
+  const bool is_narrower = has_eight_bits(p) && p.d.type == CUDA_R_32F;
+  return is_narrower ? CUDA_R_16BF : static_cast<std::int32_t>(p.d.type);
 }
 
 // The distance from the first to the last element over all matrices.
@@ -127,6 +148,52 @@ inline std::string fault_of_sizes(Problem& p) {
   return are_apart(p.d) ? std::string() : "results of the batch overlap";
 }
 
+// Why no mode of scales fits operands of eight bits: the documentation's table of them.
+inline std::string unsupported_scales(const Operation& o) {
+  if (o.scale_mode_a != o.scale_mode_b) return "scales of different modes";
+  switch (o.scale_mode_a) {
+    case kOneScale: return {};
+    case kScaleOfLine: return capability() == 90 ? std::string() : "scales of lines on this card";
+    case kScaleOf32: return capability() >= 100 ? std::string() : "scales of blocks on this card";
+    default: return "a mode of scales that is not emulated";
+  }
+}
+
+// The documentation's rules for operands of eight bits. Sizes and leading dimensions must be whole
+// packs of 16 bytes; that of B need not where it is not transposed.
+inline std::string unsupported_eight_bits(const Problem& p) {
+  constexpr std::int64_t kPack = 16;
+  const Operation& o = p.operation;
+  if (capability() < 89) return "eight bits on this card";
+  if (!is_eight_bit(element_of(p.a)) || !is_eight_bit(element_of(p.b))) {
+    return "eight bits times more";
+  }
+  if (p.a.type == CUDA_R_8F_E5M2 && p.b.type == CUDA_R_8F_E5M2) return "e5m2 times e5m2";
+  if (p.d.type == CUDA_R_8F_E4M3 || p.d.type == CUDA_R_8F_E5M2) {
+    return "a result of eight bits, which is not emulated";
+  }
+  const bool takes_all = capability() >= 100 && capability() < 120;
+  if (!takes_all && (o.transpose_a != CUBLAS_OP_T || o.transpose_b != CUBLAS_OP_N)) {
+    return "eight bits whose sums do not run along columns of memory";
+  }
+  const auto size = static_cast<std::int64_t>(size_of(element_of(p.d)));
+  for (const std::int64_t bytes :
+       {static_cast<std::int64_t>(p.a.rows), static_cast<std::int64_t>(p.b.rows), p.a.stride,
+        p.b.stride, p.m * size, p.c.stride * size, p.d.stride * size}) {
+    if (bytes % kPack != 0) return "rows of eight bits that are not whole packs of 16 bytes";
+  }
+  return unsupported_scales(o);
+}
+
+// Why no row of the documentation's tables fits operands of more bits.
+inline std::string unsupported_wide(const Problem& p) {
+  const Operation& o = p.operation;
+  if (o.scale_a != nullptr || o.scale_b != nullptr) return "scales of 16 bits or more";
+  if (p.a.type != p.b.type) return "operands of different types";
+  if (p.d.type != p.a.type && p.d.type != CUDA_R_32F) return "a result of another 16-bit type";
+  return {};
+}
+
 // Why the documentation's table of types has no row for a problem.
 inline std::string unsupported(const Problem& p) {
   const Operation& o = p.operation;
@@ -140,16 +207,18 @@ inline std::string unsupported(const Problem& p) {
   if (o.compute == CUBLAS_COMPUTE_32F_FAST_TF32 && p.a.type != CUDA_R_32F) {
     return "TF32 of 16-bit matrices";
   }
-  if (p.a.type != p.b.type) return "operands of different types";
   if (p.c.type != p.d.type) return "C and D of different types";
-  if (p.d.type != p.a.type && p.d.type != CUDA_R_32F) return "a result of another 16-bit type";
+  if (const std::string why = has_eight_bits(p) ? unsupported_eight_bits(p) : unsupported_wide(p);
+      !why.empty()) {
+    return why;
+  }
   if (o.pointer_mode != CUBLASLT_POINTER_MODE_HOST) return "factors that are not the host's";
   if (o.transpose_c != CUBLAS_OP_N) return "a transposed C";
   if (o.epilogue != CUBLASLT_EPILOGUE_DEFAULT && o.epilogue != CUBLASLT_EPILOGUE_BIAS) {
     return "an epilogue that is not emulated";
   }
-  if (p.has_bias() && o.bias_type != -1 && o.bias_type != static_cast<std::int32_t>(p.d.type)) {
-    return "a bias of another type than the result";
+  if (p.has_bias() && o.bias_type != -1 && o.bias_type != bias_type_of(p)) {
+    return "a bias of another type than the table has for the result";
   }
   return {};
 }

@@ -65,6 +65,10 @@ T atomicMin(T* to, std::type_identity_t<T> other) {
   return std::exchange(*to, std::min(*to, other));
 }
 template <class T>
+T atomicMax(T* to, std::type_identity_t<T> other) {
+  return std::exchange(*to, std::max(*to, other));
+}
+template <class T>
 T atomicCAS_system(T* to, std::type_identity_t<T> expected, std::type_identity_t<T> desired) {
   return std::exchange(*to, *to == expected ? desired : *to);
 }

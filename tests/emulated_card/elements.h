@@ -14,6 +14,7 @@
 #include <string>
 #include <vector>
 
+#include "mezzo/core/float8.h"
 #include "mezzo/core/half.h"
 #include "tests/emulated_card/failure.h"
 #include "tests/emulated_card/memory.h"
@@ -78,9 +79,15 @@ inline void spoil(void* workspace, std::size_t bytes) {
   if (bytes > 0) std::memset(workspace, kOnes, bytes);
 }
 
-enum class Element : std::uint8_t { kF32, kBf16, kF16 };
+enum class Element : std::uint8_t { kF32, kBf16, kF16, kE4m3, kE5m2 };
 
-inline std::size_t size_of(Element element) { return element == Element::kF32 ? 4 : 2; }
+inline bool is_eight_bit(Element element) {
+  return element == Element::kE4m3 || element == Element::kE5m2;
+}
+inline std::size_t size_of(Element element) {
+  if (is_eight_bit(element)) return 1;
+  return element == Element::kF32 ? 4 : 2;
+}
 
 // Calls use(a null pointer to the C++ type of an element).
 template <class Use>
@@ -89,6 +96,8 @@ void visit_element(Element element, const Use& use) {
     case Element::kF32: return use(static_cast<const float*>(nullptr));
     case Element::kBf16: return use(static_cast<const BFloat16*>(nullptr));
     case Element::kF16: return use(static_cast<const Float16*>(nullptr));
+    case Element::kE4m3: return use(static_cast<const Float8E4M3*>(nullptr));
+    case Element::kE5m2: return use(static_cast<const Float8E5M2*>(nullptr));
   }
 }
 

@@ -25,6 +25,11 @@ cudaError_t check_may_wait();
 // Simulates a failed kernel: calls that may wait fail with this error from now on. Tests reset it.
 void set_failure(cudaError_t error);
 
+// 10 times the major part of the compute capability that the card has, and the minor part. It is
+// 90, Hopper's, or MEZZO_EMULATED_CARD_CAPABILITY: the libraries refuse what such a card does not
+// have.
+int capability();
+
 // Held by every call of the runtime, and while work runs.
 std::recursive_mutex& machine();
 

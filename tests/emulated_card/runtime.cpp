@@ -51,6 +51,15 @@ bool is_reachable(const void* data) { return type_of(data) != cudaMemoryTypeUnre
 
 }  // namespace
 
+int capability() {
+  static const int value = [] {
+    const char* text =
+        std::getenv("MEZZO_EMULATED_CARD_CAPABILITY");  // NOLINT(concurrency-mt-unsafe)
+    return text == nullptr ? 90 : std::atoi(text);
+  }();
+  return value;
+}
+
 cudaError_t check_grid(dim3 blocks, dim3 threads) {
   const std::uint64_t in_block = std::uint64_t{threads.x} * threads.y * threads.z;
   const bool fits = in_block >= 1 && in_block <= 1024 && threads.z <= 64 && blocks.x >= 1 &&
@@ -131,8 +140,12 @@ cudaError_t cudaSetDevice(int device) {
 }
 
 cudaError_t cudaDeviceGetAttribute(int* value, cudaDeviceAttr attribute, int /*device*/) {
-  if (attribute != cudaDevAttrMultiProcessorCount) return note(cudaErrorInvalidValue);
-  *value = multiprocessors();
+  switch (attribute) {
+    case cudaDevAttrMultiProcessorCount: *value = multiprocessors(); break;
+    case cudaDevAttrComputeCapabilityMajor: *value = capability() / 10; break;
+    case cudaDevAttrComputeCapabilityMinor: *value = capability() % 10; break;
+    default: return note(cudaErrorInvalidValue);
+  }
   return cudaSuccess;
 }
 
@@ -141,7 +154,8 @@ cudaError_t cudaGetDeviceProperties(cudaDeviceProp* properties, int device) {
   *properties = {};
   constexpr char kName[] = "emulated card";
   std::copy(std::begin(kName), std::end(kName), properties->name);
-  properties->major = 9;
+  properties->major = capability() / 10;
+  properties->minor = capability() % 10;
   properties->multiProcessorCount = multiprocessors();
   properties->totalGlobalMem = kRoom;
   return cudaSuccess;

@@ -57,8 +57,14 @@ Context::Context(Device device) : device_(device) {
   // Non-blocking: otherwise the default stream of other code would wait for this one, and the
   // reverse.
   MEZZO_CUDA_CHECK(cudaStreamCreateWithFlags(&stream_, cudaStreamNonBlocking));
-  MEZZO_CUDA_CHECK(
-      cudaDeviceGetAttribute(&multiprocessors_, cudaDevAttrMultiProcessorCount, device.index));
+  const auto attribute = [&](cudaDeviceAttr which) {
+    int value = 0;
+    MEZZO_CUDA_CHECK(cudaDeviceGetAttribute(&value, which, device.index));
+    return value;
+  };
+  multiprocessors_ = attribute(cudaDevAttrMultiProcessorCount);
+  capability_ = 10 * attribute(cudaDevAttrComputeCapabilityMajor) +
+                attribute(cudaDevAttrComputeCapabilityMinor);
 }
 
 cudaStream_t Context::copy_stream() {

@@ -46,6 +46,8 @@ class Context {
   // use.
   cudaStream_t copy_stream();
   int multiprocessors() const { return multiprocessors_; }
+  // 10 times the major part of the compute capability, and its minor part: 90 for an H200.
+  int capability() const { return capability_; }
   // Created at their first use: they take some 100 ms, and memory of the GPU.
   cudnnContext* cudnn();
   cublasLtContext* cublas();
@@ -55,6 +57,7 @@ class Context {
   cudaStream_t stream_ = nullptr;
   cudaStream_t copy_stream_ = nullptr;
   int multiprocessors_ = 1;
+  int capability_ = 0;
   cudnnContext* cudnn_ = nullptr;
   cublasLtContext* cublas_ = nullptr;
 };

@@ -343,7 +343,8 @@ void run_product(const KernelArgs& args) {
   const Tensor grad = dense(args.input(0), kImages);
   const Tensor x = dense(args.input(1), kImages);
   const Tensor result = result_for(args.output());
-  run_plan(launch.context(), plan, grad.address(), x.address(), nullptr, result.address());
+  run_plan(launch.context(), plan,
+           {.a = grad.address(), .b = x.address(), .out = result.address()});
   hand_over(result, args.output());
 }
 

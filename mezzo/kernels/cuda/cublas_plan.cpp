@@ -21,6 +21,8 @@ cudaDataType_t type_of(DType dtype) {
   switch (dtype) {
     case DType::kBf16: return CUDA_R_16BF;
     case DType::kF16: return CUDA_R_16F;
+    case DType::kE4m3: return CUDA_R_8F_E4M3;
+    case DType::kE5m2: return CUDA_R_8F_E5M2;
     default: return CUDA_R_32F;
   }
 }
@@ -57,6 +59,29 @@ Layout make_layout(DType dtype, std::int64_t rows, std::int64_t columns, const P
   return layout;
 }
 
+DType dtype_of_b(const Product& p) { return p.eight_bits ? p.eight_bits->dtype_b : p.dtype; }
+
+// A place that stands in for a pointer while an algorithm is chosen, which depends on alignments.
+// It has exactly this alignment, 16 at most.
+const void* example_place(std::size_t alignment) {
+  alignas(32) static constexpr char kPlaces[32] = {};
+  return kPlaces + alignment;
+}
+
+#if CUBLAS_VERSION >= 120800
+// cuBLASLt's name for scales of lines or blocks; nothing if the header has none.
+std::optional<cublasLtMatmulMatrixScale_t> scale_mode(ScaleBy by) {
+  switch (by) {
+    case ScaleBy::kTensor: return CUBLASLT_MATMUL_MATRIX_SCALE_SCALAR_32F;
+    case ScaleBy::kBlock: return CUBLASLT_MATMUL_MATRIX_SCALE_VEC32_UE8M0;
+#if CUBLAS_VERSION >= 120900
+    case ScaleBy::kLine: return CUBLASLT_MATMUL_MATRIX_SCALE_OUTER_VEC_32F;
+#endif
+    default: return std::nullopt;
+  }
+}
+#endif
+
 }  // namespace
 
 // cuBLASLt stores matrices by columns, and a row-major matrix is its transpose stored by columns.
@@ -65,8 +90,8 @@ class CublasPlan {
  public:
   explicit CublasPlan(const Product& p)
       : product(p),
-        first(p.transpose_b ? make_layout(p.dtype, p.k, p.n, p, p.b_step)
-                            : make_layout(p.dtype, p.n, p.k, p, p.b_step)),
+        first(p.transpose_b ? make_layout(dtype_of_b(p), p.k, p.n, p, p.b_step)
+                            : make_layout(dtype_of_b(p), p.n, p.k, p, p.b_step)),
         second(p.transpose_a ? make_layout(p.dtype, p.m, p.k, p, p.a_step)
                              : make_layout(p.dtype, p.k, p.m, p, p.a_step)),
         result(make_layout(p.result, p.n, p.m, p, p.out_step)) {
@@ -84,24 +109,51 @@ class CublasPlan {
     set(CUBLASLT_MATMUL_DESC_TRANSB, of_a);
     if (p.has_bias) {
       set(CUBLASLT_MATMUL_DESC_EPILOGUE, CUBLASLT_EPILOGUE_BIAS);
-      set(CUBLASLT_MATMUL_DESC_BIAS_DATA_TYPE, type_of(p.result));
-      // Stands in for the bias; run_plan() passes the real pointer. Algorithms are chosen by the
-      // bias's alignment: this has exactly that of all pointers, or at least its element size.
-      alignas(32) static constexpr char kPlaces[32] = {};
-      const void* example = kPlaces + std::max<std::size_t>(p.alignment, size_of(p.result));
-      set(CUBLASLT_MATMUL_DESC_BIAS_POINTER, example);
+      set(CUBLASLT_MATMUL_DESC_BIAS_DATA_TYPE, type_of(bias_dtype(p)));
+      // run_plan() passes the real pointer.
+      set(CUBLASLT_MATMUL_DESC_BIAS_POINTER,
+          example_place(std::max<std::size_t>(p.alignment, size_of(bias_dtype(p)))));
     }
+    if (p.eight_bits) can_scale = describe_scales(p.eight_bits->by);
+  }
+
+  // Returns false if this cuBLASLt knows no such scales.
+  bool describe_scales(ScaleBy by) const {
+    // Off, as it is by default. Hopper's Tensor Cores add up products of eight bits in 14 bits, and
+    // with fast accumulation a sum stays there to its end: of 4,096 random terms it was off by
+    // nearly 2 % (DeepSeek-AI 2024, "DeepSeek-V3 Technical Report", 3.3.2). Without it the sums of
+    // a few terms each are added up in f32.
+    set(CUBLASLT_MATMUL_DESC_FAST_ACCUM, std::int8_t{0});
+    set(CUBLASLT_MATMUL_DESC_A_SCALE_POINTER, example_place(16));
+    set(CUBLASLT_MATMUL_DESC_B_SCALE_POINTER, example_place(16));
+    if (by == ScaleBy::kTensor) return true;  // older versions know nothing else
+#if CUBLAS_VERSION >= 120800
+    // The library may be older than its header, and refuse a mode that it does not know.
+    const auto mode = scale_mode(by);
+    return mode.has_value() && try_to_set(CUBLASLT_MATMUL_DESC_A_SCALE_MODE, *mode) &&
+           try_to_set(CUBLASLT_MATMUL_DESC_B_SCALE_MODE, *mode);
+#else
+    return false;
+#endif
   }
 
   template <class T>
+  cublasStatus_t status_of_set(cublasLtMatmulDescAttributes_t attribute, const T& value) const {
+    return cublaslt_library().cublasLtMatmulDescSetAttribute(operation.get(), attribute, &value,
+                                                             sizeof(value));
+  }
+  template <class T>
+  bool try_to_set(cublasLtMatmulDescAttributes_t attribute, const T& value) const {
+    return status_of_set(attribute, value) == CUBLAS_STATUS_SUCCESS;
+  }
+  template <class T>
   void set(cublasLtMatmulDescAttributes_t attribute, const T& value) const {
-    check(cublaslt_library().cublasLtMatmulDescSetAttribute(operation.get(), attribute, &value,
-                                                            sizeof(value)),
-          "cublasLtMatmulDescSetAttribute");
+    check(status_of_set(attribute, value), "cublasLtMatmulDescSetAttribute");
   }
 
   // Requests the algorithm that cuBLASLt expects to be fastest.
   void choose(cublasLtHandle_t handle) {
+    if (!can_scale) return;
     cublasLtMatmulPreference_t raw = nullptr;
     check(cublaslt_library().cublasLtMatmulPreferenceCreate(&raw),
           "cublasLtMatmulPreferenceCreate");
@@ -141,6 +193,7 @@ class CublasPlan {
   Owned<cublasLtMatmulDesc_t> operation;
   Layout first, second, result;
   cublasLtMatmulHeuristicResult_t chosen{};
+  bool can_scale = true;
   bool has_algorithm = false;
 };
 
@@ -174,17 +227,20 @@ const CublasPlan& plan_again(Context& context, const Product& product, const cha
   return *plan;
 }
 
-void run_plan(Context& context, const CublasPlan& plan, const void* a, const void* b,
-              const void* bias, void* out) {
+void run_plan(Context& context, const CublasPlan& plan, const ProductData& data) {
   const OnDevice on(context.device());
-  if (plan.product.has_bias) plan.set(CUBLASLT_MATMUL_DESC_BIAS_POINTER, bias);
+  if (plan.product.has_bias) plan.set(CUBLASLT_MATMUL_DESC_BIAS_POINTER, data.bias);
+  if (plan.product.eight_bits) {
+    plan.set(CUBLASLT_MATMUL_DESC_A_SCALE_POINTER, data.scales_b);  // b comes first
+    plan.set(CUBLASLT_MATMUL_DESC_B_SCALE_POINTER, data.scales_a);
+  }
   const Scratch workspace(plan.chosen.workspaceSize, context.device());
   const float one = 1;
   const float zero = 0;
   check(cublaslt_library().cublasLtMatmul(
-            context.cublas(), plan.operation.get(), &one, b, plan.first.get(), a, plan.second.get(),
-            &zero, out, plan.result.get(), out, plan.result.get(), &plan.chosen.algo,
-            workspace.as(), workspace.bytes(), context.stream()),
+            context.cublas(), plan.operation.get(), &one, data.b, plan.first.get(), data.a,
+            plan.second.get(), &zero, data.out, plan.result.get(), data.out, plan.result.get(),
+            &plan.chosen.algo, workspace.as(), workspace.bytes(), context.stream()),
         "cublasLtMatmul");
 }
 

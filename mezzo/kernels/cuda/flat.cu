@@ -234,6 +234,8 @@ extern const Kernels kCudaKernels{.name = "cuda",
                                   .note_squares = cuda::note_squares,
                                   .update_if = cuda::update_if,
                                   .refresh_master = cuda::refresh_master,
-                                  .blend = cuda::blend};
+                                  .blend = cuda::blend,
+                                  .note_largest = cuda::note_largest,
+                                  .advance_scales = cuda::advance_scales};
 
 }  // namespace mezzo::flat

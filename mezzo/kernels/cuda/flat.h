@@ -11,4 +11,7 @@ void update(const UpdateRule& rule, std::span<const UpdateBlock> blocks,
 void update_if(const UpdateRule& rule, Device device, const Condition& condition,
                Listed<UpdateBlock> blocks, const UpdateFactors* factors);
 
+void note_largest(Device device, const float* seen, float* largest);
+void advance_scales(Device device, std::span<const ScaleHistory> scales);
+
 }  // namespace mezzo::flat::cuda

@@ -181,8 +181,11 @@ void run_cublas(const KernelArgs& args) {
                           ? output
                           : empty(output.shape(), p.result, Format::kContiguous, output.device());
   work.for_each([&](std::int64_t to, std::int64_t a, std::int64_t b) {
-    run_plan(launch.context(), plan, at(work.a, a), at(work.b, b),
-             p.has_bias ? work.bias.address() : nullptr, at(sums, to));
+    run_plan(launch.context(), plan,
+             {.a = at(work.a, a),
+              .b = at(work.b, b),
+              .bias = p.has_bias ? work.bias.address() : nullptr,
+              .out = at(sums, to)});
   });
   if (work.bias.defined() && !p.has_bias) add_bias(launch, sums, work.bias, output);
   output.bump_version();
@@ -220,7 +223,7 @@ void run_product(const Launch& launch, const Product& p, const void* a, const vo
   const CublasPlan* plan =
       is_kernel_disabled("cuda_cublaslt") ? nullptr : find_plan(launch.context(), p);
   if (plan != nullptr) {
-    run_plan(launch.context(), *plan, a, b, nullptr, out);
+    run_plan(launch.context(), *plan, {.a = a, .b = b, .out = out});
   } else {
     start_tiled(launch, p, a, b, nullptr, out);
   }

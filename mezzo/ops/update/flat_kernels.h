@@ -1,5 +1,5 @@
-// The kernels behind multi_tensor.h and update_step.h, over checked tensors as flat memory, a
-// table of them for each kind of device. Implemented in mezzo/kernels.
+// The kernels behind multi_tensor.h, update_step.h and ops/delayed_scale.h, over checked tensors as
+// flat memory, a table of them for each kind of device. Implemented in mezzo/kernels.
 #pragma once
 
 #include <algorithm>
@@ -87,6 +87,15 @@ constexpr void blend_one(const Pair& blends, std::int64_t i, double keep) {
   for (std::size_t k = 0; k < std::size(blended); ++k) blends[k].to[i] = blended[k];
 }
 
+// A scale of numbers of eight bits and the largest absolute values of its last steps: see
+// ops/delayed_scale.h.
+struct ScaleHistory {
+  float* scale = nullptr;
+  float* history = nullptr;
+  std::int64_t count = 0;  // of the history
+  float largest = 0;       // what the history's largest value shall become
+};
+
 // The kernels that these operations call. All memory is the device's. Kernels that return a result
 // wait for it.
 struct Kernels {
@@ -123,6 +132,10 @@ struct Kernels {
   // to[i] = keep * to[i] + take * from[i] for all pairs, of `count` elements each, computed in f64.
   // Elements i of all pairs stay unchanged if one of them would become infinite or NaN.
   void (*blend)(Device device, const Blends& blends, std::int64_t count, double keep) = nullptr;
+  // Raises *largest to *seen, if that is finite.
+  void (*note_largest)(Device device, const float* seen, float* largest) = nullptr;
+  // advance() of ops/delayed_scale.h.
+  void (*advance_scales)(Device device, std::span<const ScaleHistory> scales) = nullptr;
 };
 
 extern const Kernels kCpuKernels;

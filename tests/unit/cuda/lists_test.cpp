@@ -120,7 +120,9 @@ TEST_F(CudaLists, UpdatesOfNarrowStateAreThoseOfTheCpu) {
       EXPECT_EQ(floats(card.param), floats(host.param)) << name_of(dtype);
       for (std::size_t k = 0; k < 2; ++k) {
         EXPECT_EQ(floats(card.slots[k]), floats(host.slots[k])) << name_of(dtype) << ' ' << k;
-        if (host.scales[k].defined()) EXPECT_EQ(floats(card.scales[k]), floats(host.scales[k]));
+        if (host.scales[k].defined()) {
+          EXPECT_EQ(floats(card.scales[k]), floats(host.scales[k]));
+        }
       }
     }
   }

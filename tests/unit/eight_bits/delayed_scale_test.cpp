@@ -155,6 +155,25 @@ TEST(DelayedScale, ARegionWithinARegionDoesNotAdvance) {
   EXPECT_EQ(layer.scale_of_x(), 64);
 }
 
+// Recordings hold the list of all scales, and are made again when memory that they hold has moved.
+TEST(DelayedScale, AnotherListOfScalesCountsAsAMove) {
+  const ScalingRecipe recipe{.scaling = Scaling::kDelayed, .history = 4};
+  amp::ScaleHistories histories(recipe);
+  const auto moves_by = [](const auto& change) {
+    const std::uint64_t before = count_of_moves();
+    change();
+    return count_of_moves() - before;
+  };
+  EXPECT_EQ(moves_by([&] { histories.of("a", kCpuDevice); }), 1);
+  EXPECT_EQ(moves_by([&] { histories.of("a", kCpuDevice); }), 0);
+  const std::vector<NamedTensor> one = histories.state();
+  EXPECT_EQ(moves_by([&] { histories.load_state(one); }), 0);
+  EXPECT_EQ(moves_by([&] { histories.of("b", kCpuDevice); }), 1);
+  EXPECT_EQ(moves_by([&] { histories.load_state(one); }), 0) << "b begins again in its place";
+  amp::ScaleHistories other(recipe);
+  EXPECT_EQ(moves_by([&] { other.load_state(one); }), 1);
+}
+
 TEST(DelayedScale, StepsWithinOneRegionAdvance) {
   Layer layer;
   const amp::Autocast region(layer.policy);

@@ -17,6 +17,7 @@
 #include "tests/unit/amp/small_net.h"
 #include "tests/unit/distributed/processes.h"
 #include "tests/unit/eight_bits/eight_bit_net.h"
+#include "tests/unit/graph/fake_recorder.h"
 
 namespace mezzo::amp {
 namespace {
@@ -69,6 +70,20 @@ TEST_P(EightBitTraining, CapturedStepsHaveTheBitsOfEagerOnes) {
   captured.step->set_execution(graph::captured(*captured.net));
   EXPECT_EQ(captured.losses_of(0, 8), eager.losses_of(0, 8));
   EXPECT_EQ(captured.state(), eager.state());
+}
+
+// Scales advance and histories take note within the recording: nothing cuts it.
+TEST_P(EightBitTraining, RecordedStepsHaveTheBitsOfEagerOnes) {
+  for (const std::int64_t parts : {1, 2}) {
+    graph::RecorderLog log;
+    EightBitRun eager(GetParam(), {.micro_batches = parts});
+    EightBitRun recorded(GetParam(), {.micro_batches = parts});
+    recorded.step->set_execution(graph::captured(*recorded.net, graph::recorded_in(log)));
+    EXPECT_EQ(recorded.losses_of(0, 8), eager.losses_of(0, 8)) << parts << " parts";
+    EXPECT_EQ(recorded.state(), eager.state()) << parts << " parts";
+    EXPECT_EQ(log.recordings, 1) << parts << " parts";
+    EXPECT_EQ(log.launches, 8 - graph::kEager) << parts << " parts";
+  }
 }
 
 TEST_P(EightBitTraining, LearnsABatchByHeart) {

@@ -6,6 +6,7 @@
 
 #include "mezzo/core/half.h"
 #include "mezzo/core/parallel.h"
+#include "mezzo/ops/scale_factor.h"
 
 namespace mezzo::flat {
 namespace {
@@ -62,6 +63,19 @@ void update_if(const UpdateRule& rule, Device /*device*/, const Condition& condi
   cpu::update(rule, span_of(blocks), clipped);
 }
 
+void note_largest(Device /*device*/, const float* seen, float* largest) {
+  if (std::isfinite(*seen)) *largest = std::max(*largest, *seen);
+}
+
+void advance_scales(Device /*device*/, std::span<const ScaleHistory> scales) {
+  for (const ScaleHistory& one : scales) {
+    const float amax = *std::max_element(one.history, one.history + one.count);
+    *one.scale = scale_for(amax, one.largest, *one.scale);
+    std::rotate(one.history, one.history + 1, one.history + one.count);
+    one.history[0] = 0;
+  }
+}
+
 }  // namespace
 
 extern const Kernels kCpuKernels{.name = "cpu_simd",
@@ -76,6 +90,8 @@ extern const Kernels kCpuKernels{.name = "cpu_simd",
                                  .note_squares = note_squares,
                                  .update_if = update_if,
                                  .refresh_master = refresh_master,
-                                 .blend = blend};
+                                 .blend = blend,
+                                 .note_largest = note_largest,
+                                 .advance_scales = advance_scales};
 
 }  // namespace mezzo::flat
