@@ -176,8 +176,8 @@ void ScaleHistories::share(distributed::ProcessGroup& processes) {
   distributed::check_same(processes, kScales, "the number of scales",
                           static_cast<double>(noted.size()),
                           "Train the same network in every process");
-  std::vector<float> own;
-  for (const float* amax : noted) own.push_back(*amax);
+  std::vector<float> own(noted.size());
+  std::ranges::transform(noted, own.begin(), [](const float* amax) { return *amax; });
   const std::vector<float> all = distributed::gathered<float>(processes, own);
   for (std::size_t i = 0; i < all.size(); ++i) {
     float& largest = *noted[i % noted.size()];

@@ -93,23 +93,24 @@ void expect_same_cast(const Tensor& x, ScaledCastOptions options) {
 
 class CudaEightBits : public OnCard<> {};
 
+void expect_same_casts(const Tensor& x, DType to) {
+  for (const ScaleBy by : kScaleBys) {
+    for (const bool columns : {false, true}) {
+      expect_same_cast(x, {.dtype = to, .by = by, .columns = columns});
+      if (x.numel() == 0) continue;
+      expect_same_cast(with_what_is_no_number(x), {.dtype = to, .by = by, .columns = columns});
+    }
+  }
+  expect_same_cast(x, {.dtype = to, .scale = full({1}, 3.7)});
+}
+
 TEST_F(CudaEightBits, CastsHaveTheBitsOfTheCpu) {
   for (const DType dtype : {DType::kF32, DType::kBf16, DType::kF16}) {
     for (const Shape& shape :
          {Shape{3, 5}, Shape{64, 96}, Shape{70, 97}, Shape{1, 64}, Shape{300, 520}, Shape{513, 40},
           Shape{9, 3000}, Shape{0, 5}, Shape{5, 0}}) {
       const Tensor x = numbers_over_a_range(shape, dtype);
-      for (const DType to : {DType::kE4m3, DType::kE5m2}) {
-        for (const ScaleBy by : kScaleBys) {
-          for (const bool columns : {false, true}) {
-            expect_same_cast(x, {.dtype = to, .by = by, .columns = columns});
-            if (x.numel() == 0) continue;
-            expect_same_cast(with_what_is_no_number(x),
-                             {.dtype = to, .by = by, .columns = columns});
-          }
-        }
-        expect_same_cast(x, {.dtype = to, .scale = full({1}, 3.7)});
-      }
+      for (const DType to : {DType::kE4m3, DType::kE5m2}) expect_same_casts(x, to);
     }
   }
 }
@@ -171,17 +172,20 @@ void expect_same_product(const Shape& sizes, ScaleBy by, DType dtype_a, DType dt
   EXPECT_EQ(floats(scaled_matmul(on_card(a), on_card(b), options)), expected);
 }
 
+void expect_same_products(ScaleBy by, ScaledMatmulOptions options) {
+  for (const DType dtype : {DType::kF32, DType::kBf16, DType::kF16}) {
+    options.dtype = dtype;
+    expect_same_product({144, 160, 272}, by, DType::kE4m3, DType::kE4m3, options);
+    expect_same_product({144, 96, 80}, by, DType::kE5m2, DType::kE4m3, options);
+    expect_same_product({33, 70, 17}, by, DType::kE4m3, DType::kE5m2, options);
+  }
+}
+
 TEST_F(CudaEightBits, ProductsAreThoseOfTheCpu) {
   for (const ScaleBy by : kScaleBys) {
     for (const bool transpose_a : {false, true}) {
       for (const bool transpose_b : {false, true}) {
-        for (const DType dtype : {DType::kF32, DType::kBf16, DType::kF16}) {
-          const ScaledMatmulOptions options{
-              .transpose_a = transpose_a, .transpose_b = transpose_b, .dtype = dtype};
-          expect_same_product({144, 160, 272}, by, DType::kE4m3, DType::kE4m3, options);
-          expect_same_product({144, 96, 80}, by, DType::kE5m2, DType::kE4m3, options);
-          expect_same_product({33, 70, 17}, by, DType::kE4m3, DType::kE5m2, options);
-        }
+        expect_same_products(by, {.transpose_a = transpose_a, .transpose_b = transpose_b});
       }
     }
     // More tiles to transpose than thread blocks.

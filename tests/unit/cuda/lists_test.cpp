@@ -83,33 +83,52 @@ TEST_F(CudaLists, UpdatesOf16BitParametersAreThoseOfTheCpu) {
   }
 }
 
+UpdateTensors narrow_state(DType dtype, DType param_dtype, const Shape& shape) {
+  UpdateTensors host{.param = randn(shape).astype(param_dtype)};
+  host.half = {.rule = ParamUpdate::kNearest};
+  host.slots = {zeros(shape, dtype), zeros(shape, dtype)};
+  if (dtype == DType::kE4m3) host.scales = {zeros({4}), zeros({4})};
+  host.own = flat::RuleNumbers<flat::kMostOwn>(rules::Adam<false>::Own{1e-3F, 1});
+  return host;
+}
+
+UpdateTensors on_the_card(const UpdateTensors& host) {
+  UpdateTensors card = host;
+  card.param = host.param.to(kCard);
+  for (std::size_t k = 0; k < 2; ++k) {
+    card.slots[k] = host.slots[k].to(kCard);
+    if (host.scales[k].defined()) card.scales[k] = host.scales[k].to(kCard);
+  }
+  return card;
+}
+
+void expect_same_state(const UpdateTensors& card, const UpdateTensors& host) {
+  EXPECT_EQ(floats(card.param), floats(host.param));
+  for (std::size_t k = 0; k < 2; ++k) {
+    EXPECT_EQ(floats(card.slots[k]), floats(host.slots[k])) << k;
+    if (!host.scales[k].defined()) continue;
+    EXPECT_EQ(floats(card.scales[k]), floats(host.scales[k])) << k;
+  }
+}
+
 // State in fewer bits has the CPU's bits too: blocks, a block that ends early, 16-bit parameters.
 TEST_F(CudaLists, UpdatesOfNarrowStateAreThoseOfTheCpu) {
+  const rules::Adam<false>::Factors factors{.way = 0.1F,
+                                            .beta2 = 0.999F,
+                                            .one_minus_beta2 = 0.001F,
+                                            .eps = 1e-8F,
+                                            .least = flat::kLeastState,
+                                            .weight_decay = 0,
+                                            .shrink = 0.999F};
+  const UpdateStep step{&kRuleOf<rules::Adam<false>>,
+                        flat::RuleNumbers<flat::kMostFactors>(factors)};
+  const Shape shape{1003};
   for (const DType dtype : {DType::kBf16, DType::kE4m3}) {
     for (const DType param_dtype : {DType::kF32, DType::kBf16}) {
+      SCOPED_TRACE(concat(dtype, " state of ", param_dtype));
       manual_seed(12);
-      const Shape shape{1003};
-      const auto state = [&](DType of, const Shape& size) { return zeros(size, of); };
-      UpdateTensors host{.param = randn(shape).astype(param_dtype)};
-      host.half = {.rule = ParamUpdate::kNearest};
-      host.slots = {state(dtype, shape), state(dtype, shape)};
-      if (dtype == DType::kE4m3) host.scales = {state(DType::kF32, {4}), state(DType::kF32, {4})};
-      host.own = flat::RuleNumbers<flat::kMostOwn>(rules::Adam<false>::Own{1e-3F, 1});
-      UpdateTensors card = host;
-      card.param = host.param.to(kCard);
-      for (std::size_t k = 0; k < 2; ++k) {
-        card.slots[k] = host.slots[k].to(kCard);
-        if (host.scales[k].defined()) card.scales[k] = host.scales[k].to(kCard);
-      }
-      const rules::Adam<false>::Factors factors{.way = 0.1F,
-                                                .beta2 = 0.999F,
-                                                .one_minus_beta2 = 0.001F,
-                                                .eps = 1e-8F,
-                                                .least = flat::kLeastState,
-                                                .weight_decay = 0,
-                                                .shrink = 0.999F};
-      const UpdateStep step{&kRuleOf<rules::Adam<false>>,
-                            flat::RuleNumbers<flat::kMostFactors>(factors)};
+      UpdateTensors host = narrow_state(dtype, param_dtype, shape);
+      UpdateTensors card = on_the_card(host);
       for (std::uint64_t i = 0; i < 3; ++i) {
         host.grad = randn(shape);
         card.grad = host.grad.to(kCard);
@@ -117,13 +136,7 @@ TEST_F(CudaLists, UpdatesOfNarrowStateAreThoseOfTheCpu) {
         update_step({&host, 1}, step);
         update_step({&card, 1}, step);
       }
-      EXPECT_EQ(floats(card.param), floats(host.param)) << name_of(dtype);
-      for (std::size_t k = 0; k < 2; ++k) {
-        EXPECT_EQ(floats(card.slots[k]), floats(host.slots[k])) << name_of(dtype) << ' ' << k;
-        if (host.scales[k].defined()) {
-          EXPECT_EQ(floats(card.scales[k]), floats(host.scales[k]));
-        }
-      }
+      expect_same_state(card, host);
     }
   }
 }

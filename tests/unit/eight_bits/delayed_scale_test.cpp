@@ -10,6 +10,8 @@
 #include "mezzo/amp/autocast.h"
 #include "mezzo/amp/eight_bits.h"
 #include "mezzo/ops/arithmetic.h"
+#include "mezzo/ops/cast.h"
+#include "mezzo/ops/dispatcher/grad_mode.h"
 #include "mezzo/ops/matmul.h"
 #include "mezzo/ops/reduce.h"
 #include "tests/unit/eight_bits/eight_bit_net.h"
@@ -40,25 +42,31 @@ struct PlainScale {
   std::vector<float> history;
 };
 
+void note_some(Generator& generator, const DelayedScale& scale, PlainScale& plain) {
+  for (std::uint64_t uses = generator.below(3); uses > 0; --uses) {
+    const float amax = std::ldexp(static_cast<float>(generator.uniform()),
+                                  static_cast<int>(generator.below(20)) - 10);
+    note_amax(scale, full({1}, amax));
+    plain.note(amax);
+  }
+}
+
+void expect_rule(std::int64_t length, int margin) {
+  const DelayedScale scale = make_delayed_scale(length, kCpuDevice);
+  PlainScale plain(static_cast<std::size_t>(length));
+  Generator generator(static_cast<std::uint64_t>(length));
+  for (int step = 0; step < 200; ++step) {
+    mezzo::advance(scale, DType::kE4m3, margin);
+    plain.advance(448, margin);
+    EXPECT_EQ(scale.scale.to_vector<float>()[0], plain.scale) << step;
+    note_some(generator, scale, plain);
+    EXPECT_EQ(scale.history.to_vector<float>(), plain.history) << step;
+  }
+}
+
 TEST(DelayedScale, FollowsTheRuleOverManySteps) {
   for (const std::int64_t length : {1, 2, 5, 64}) {
-    for (const int margin : {0, 3}) {
-      const DelayedScale scale = make_delayed_scale(length, kCpuDevice);
-      PlainScale plain(static_cast<std::size_t>(length));
-      Generator generator(static_cast<std::uint64_t>(length));
-      for (int step = 0; step < 200; ++step) {
-        mezzo::advance(scale, DType::kE4m3, margin);
-        plain.advance(448, margin);
-        EXPECT_EQ(scale.scale.to_vector<float>()[0], plain.scale) << step;
-        for (std::uint64_t uses = generator.below(3); uses > 0; --uses) {
-          const float amax = std::ldexp(static_cast<float>(generator.uniform()),
-                                        static_cast<int>(generator.below(20)) - 10);
-          note_amax(scale, full({1}, amax));
-          plain.note(amax);
-        }
-        EXPECT_EQ(scale.history.to_vector<float>(), plain.history) << step;
-      }
-    }
+    for (const int margin : {0, 3}) expect_rule(length, margin);
   }
 }
 

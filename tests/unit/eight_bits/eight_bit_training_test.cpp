@@ -8,6 +8,7 @@
 #include "mezzo/amp/eight_bits.h"
 #include "mezzo/amp/module_precision.h"
 #include "mezzo/amp/train_step.h"
+#include "mezzo/data/digits.h"
 #include "mezzo/data/loader.h"
 #include "mezzo/graph/train_step.h"
 #include "mezzo/nn/recompute.h"
@@ -198,7 +199,8 @@ TEST_P(EightBitTraining, ProcessesHaveOneScale) {
     for (std::uint64_t i = 0; i < 4; ++i) {
       const auto [images, labels] = image_batch(10 * i + static_cast<std::uint64_t>(group.rank()));
       // A step that one process's loss has all skip.
-      const double factor = i == 2 && group.rank() == 0 ? NAN : 1 + group.rank();
+      const bool is_bad = i == 2 && group.rank() == 0;
+      const double factor = is_bad ? static_cast<double>(NAN) : 1.0 + group.rank();
       EXPECT_EQ((*run.step)(images * factor, labels).skipped, i == 2);
     }
     return run.state();
