@@ -57,7 +57,7 @@ Candidates parse_candidates(const std::string& text) {
     const bool can_be = dtype.has_value() && (is_trainable(*dtype) || dtype == DType::kE4m3);
     check_arg(can_be && (!says_scaling || is_eight_bit(*dtype)), "--candidates", "`",
               text.substr(begin, end - begin), "` is not a dtype to choose. Use some of ",
-              trainable_dtypes(","), ", e4m3 and e4m3/mxfp8");
+              trainable_dtypes(), "; e4m3 or e4m3/mxfp8 for products");
     check_arg(!is_eight_bit(*dtype) ||
                   std::ranges::find(candidates.dtypes, *dtype) == candidates.dtypes.end(),
               "--candidates", "e4m3 stands there twice. Name it once, with one recipe");

@@ -102,7 +102,7 @@ PlanRow row_of(const std::string& file, std::size_t number, const PlanJson& json
   const std::optional<DType> known = parse_dtype(dtype);
   if (!known.has_value()) {
     fields.wrong(concat("has an unknown dtype ", io::in_quotes(dtype), ", not one of ",
-                        trainable_dtypes(","), " or e4m3"));
+                        trainable_dtypes(), ", or e4m3 for products"));
   }
   row.dtype = *known;
   const std::string sums = fields.text_or("sums", "");

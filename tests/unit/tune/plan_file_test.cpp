@@ -150,8 +150,8 @@ TEST(PlanFile, EveryDamageSaysWhereItIs) {
   expect(text_with(R"([{"module": "", "op": 1}])"), "operation 1 \"op\" is not text");
   expect(row_with(R"("bits": 16)"), "operation 1 has no \"dtype\"");
   expect(row_with(R"("dtype": 16)"), "operation 1 \"dtype\" is not text");
-  expect(row_with(R"("dtype": "fp16")"),
-         "operation 1 has an unknown dtype 'fp16', not one of " + trainable_dtypes());
+  expect(row_with(R"("dtype": "fp16")"), "operation 1 has an unknown dtype 'fp16', not one of " +
+                                             trainable_dtypes() + ", or e4m3 for products");
   expect(row_with(R"("dtype": "f16", "lost": -0.5)"),
          "operation 1 \"lost\" is not a number of at least 0");
   expect(row_with(R"("dtype": "f32", "sums": "wild")"),
