@@ -120,7 +120,8 @@ class ShowProgress {
 
 void run_tune(const TuneCommand& options) {
   check_files(options);
-  SharedOptions shared = options;
+  const SharedOptions& given = options;
+  SharedOptions shared = given;
   shared.report.clear();  // that of a run has histograms
   train::RunOptions run = shared.parsed();
   tune::TuneOptions tuning = tune_options(options);
