@@ -27,7 +27,11 @@ train::LossScaling parse_loss_scale(const std::string& text) {
 }
 
 // What --dtype takes.
-std::string precision_names() { return "bf16, f16 or e4m3"; }
+std::string precision_names() {
+  std::string names;
+  for (const DType dtype : kLowerDTypes) names += concat(names.empty() ? "" : ", ", dtype);
+  return concat(names, " or ", DType::kE4m3);
+}
 
 // Empty for an option that was not given.
 std::optional<bool> parse_flag(const char* option, const std::string& text) {
@@ -60,8 +64,9 @@ void add_rule_options(CLI::App& command, SharedOptions& options) {
             {"true", "false"}));
   add(offer(command.add_option("--dtype", options.dtype, precision_names() + " (bf16)"),
             words_in(precision_names())));
-  add(offer(command.add_option("--recipe", options.recipe, "current|delayed|rows|mxfp8"),
-            words_in("current, delayed, rows or mxfp8")));
+  std::string recipes;
+  for (const Scaling scaling : kScalings) recipes += concat(recipes.empty() ? "" : "|", scaling);
+  add(offer(command.add_option("--recipe", options.recipe, recipes), words_in(scaling_names())));
 }
 
 }  // namespace

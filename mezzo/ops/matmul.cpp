@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "mezzo/ops/arithmetic.h"
+#include "mezzo/ops/as_rows.h"
 #include "mezzo/ops/dispatcher/call.h"
 #include "mezzo/ops/dispatcher/sample.h"
 #include "mezzo/ops/matmul_attrs.h"
@@ -143,12 +144,6 @@ void infer_linear(Infer& infer) {
   }
   out.back() = weight[0];
   infer.output(out, infer.dtype(0));
-}
-
-// [..., features] as a matrix, one row per sample.
-Tensor as_rows(const Tensor& x) {
-  const std::int64_t rows = Shape({x.shape().begin(), x.rank() - 1}).numel();
-  return reshape(x, {rows, x.shape().back()});
 }
 
 void linear_backward(Backward& ctx) {

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "mezzo/ops/all.h"
+#include "mezzo/ops/as_rows.h"
 #include "mezzo/ops/conv2d_attrs.h"
 #include "mezzo/ops/delayed_scale.h"
 #include "mezzo/ops/dispatcher/call.h"
@@ -35,11 +36,6 @@ ScaleBy by_of(Scaling scaling) {
 // True where one rounding serves both products of a tensor. Scales of lines and blocks depend on
 // the dimension that is summed over.
 bool has_one_form(const ScalingRecipe& recipe) { return by_of(recipe.scaling) == ScaleBy::kTensor; }
-
-Tensor as_rows(const Tensor& x) {
-  const std::int64_t rows = Shape({x.shape().begin(), x.rank() - 1}).numel();
-  return reshape(x, {rows, x.shape().back()});
-}
 
 enum class Role : std::uint8_t { kX, kWeight, kGrad };
 

@@ -27,10 +27,11 @@ bool is_scaled_part(const std::string& op) {
 std::optional<std::size_t> product_or_call(const StepCalls& calls, const std::string& module,
                                            const std::string& op) {
   if (!is_scaled_part(op)) return calls.find(module, op);
-  for (const OpDef* product : {&ops::linear, &ops::matmul, &ops::conv2d}) {
-    if (const auto found = calls.find(module, product->name)) return found;
-  }
-  return std::nullopt;
+  const auto found = std::ranges::find_if(calls.operations, [&](const StepOperation& operation) {
+    return operation.module == module && has_scaled_form(*operation.op);
+  });
+  if (found == calls.operations.end()) return std::nullopt;
+  return static_cast<std::size_t>(found - calls.operations.begin());
 }
 
 void CollectStepCalls::begin_calls(const Batch& batch) {

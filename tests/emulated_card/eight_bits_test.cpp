@@ -57,7 +57,8 @@ TEST(EmulatedEightBits, OthersAreWidened) {
 }
 
 TEST(EmulatedEightBits, TheLibraryRefusesWhatItsTablesLack) {
-  if (emulated_card::capability() != 90) GTEST_SKIP() << "another card";
+  if (emulated_card::capability() != 90)
+    GTEST_SKIP() << "the card has another compute capability than 9.0";
   const Product fits{.m = 48,
                      .n = 32,
                      .k = 64,

@@ -2,6 +2,7 @@
 // one launch.
 #include "mezzo/kernels/cuda/blocks.cuh"
 #include "mezzo/kernels/cuda/flat.h"
+#include "mezzo/kernels/cuda/narrow_state.cuh"
 #include "mezzo/ops/scale_factor.h"
 
 namespace mezzo::flat::cuda {
@@ -9,20 +10,6 @@ namespace {
 
 __global__ void note_kernel(const float* seen, float* largest) {
   if (isfinite(*seen)) *largest = fmaxf(*largest, *seen);
-}
-
-// The largest value of a thread block, for all threads. No value is NaN, so the order is free.
-__device__ float block_largest(float value) {
-  __shared__ float shared[kThreads];
-  shared[threadIdx.x] = value;
-  __syncthreads();
-  for (int half = kThreads / 2; half > 0; half /= 2) {
-    if (threadIdx.x < half) {
-      shared[threadIdx.x] = fmaxf(shared[threadIdx.x], shared[threadIdx.x + half]);
-    }
-    __syncthreads();
-  }
-  return shared[0];
 }
 
 // A thread block for each scale. The history moves on by one element, kThreads elements at a time:

@@ -38,13 +38,12 @@ __device__ inline std::uint32_t state_bits(const UpdateBlock& b, std::size_t slo
   return at % 2 == 0 ? word & 0xffffU : word >> 16;
 }
 
-// The largest of the finite magnitudes that the threads of a thread block have; all of them call
-// it.
-__device__ inline float largest_of_block(float value) {
+// The largest of the numbers that the threads of a thread block have, none of which is NaN: so the
+// order is free. All threads call it, and all get it.
+__device__ inline float block_largest(float value) {
   __shared__ float shared[kThreads];
-  const float magnitude = fabsf(value);
   __syncthreads();  // the result of an earlier call has been read
-  shared[threadIdx.x] = isfinite(value) ? magnitude : 0;
+  shared[threadIdx.x] = value;
   __syncthreads();
   for (int half = kThreads / 2; half > 0; half /= 2) {
     if (threadIdx.x < half) {
@@ -53,6 +52,11 @@ __device__ inline float largest_of_block(float value) {
     __syncthreads();
   }
   return shared[0];
+}
+
+// The same of magnitudes, of which those that are not finite do not count.
+__device__ inline float largest_of_block(float value) {
+  return block_largest(isfinite(value) ? fabsf(value) : 0);
 }
 
 // Rounds a mean of squares, or another number of state, to bf16.

@@ -1,4 +1,4 @@
-// The kernels behind multi_tensor.h, update_step.h and ops/delayed_scale.h, over checked tensors as
+// The kernels of multi_tensor.h, update_step.h and ops/delayed_scale.h, over checked tensors as
 // flat memory, a table of them for each kind of device. Implemented in mezzo/kernels.
 #pragma once
 

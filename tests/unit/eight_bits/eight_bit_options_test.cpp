@@ -7,6 +7,7 @@
 #include "mezzo/amp/names/build_train_network.h"
 #include "mezzo/amp/policy.h"
 #include "mezzo/optim/sgd.h"
+#include "tests/unit/amp/small_net.h"
 #include "tests/unit/eight_bits/eight_bit_net.h"
 #include "tests/unit/message_of.h"
 
@@ -38,10 +39,10 @@ TEST(EightBitOptions, AreADtypeOfTheNetworksInterfaces) {
   EXPECT_EQ(policy_of(net)->named_dtype(), DType::kE4m3);
   optim::Sgd optimizer(net.parameters(), {.lr = 0.01});
   TrainStep step =
-      build_train_network(net, test::image_loss, optimizer,
+      build_train_network(net, amp::class_loss, optimizer,
                           {.level = "O2", .dtype = DType::kE4m3, .scaling = Scaling::kDelayed});
   EXPECT_FALSE(step.scaler().is_enabled());
-  const auto [images, labels] = test::image_batch(1);
+  const auto [images, labels] = amp::small_batch(1);
   EXPECT_FALSE(step(images, labels).skipped);
   EXPECT_NE(step.scale_histories(), nullptr);
   EXPECT_EQ(message_of<ArgumentError>([&] { auto_mixed_precision(net, "O2", DType::kE5m2); }),

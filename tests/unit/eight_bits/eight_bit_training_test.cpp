@@ -24,8 +24,6 @@ namespace mezzo::amp {
 namespace {
 
 using test::EightBitNet;
-using test::image_batch;
-using test::image_loss;
 
 struct EightBitRun {
   explicit EightBitRun(Scaling scaling, TrainStepOptions options = {}) {
@@ -35,14 +33,14 @@ struct EightBitRun {
     recipe.history = 3;
     set_policy(*net, {.level = Level::kO2, .eight_bits = make_eight_bits(recipe)});
     optimizer = std::make_unique<optim::Adam>(net->parameters(), optim::AdamOptions{.lr = 0.01});
-    step = std::make_unique<TrainStep>(*net, image_loss, *optimizer, GradScaler({}, false),
+    step = std::make_unique<TrainStep>(*net, class_loss, *optimizer, GradScaler({}, false),
                                        std::move(options));
   }
 
   std::vector<double> losses_of(std::uint64_t first, std::uint64_t steps) {
     std::vector<double> losses;
     for (std::uint64_t i = first; i < first + steps; ++i) {
-      const auto [images, labels] = image_batch(i);
+      const auto [images, labels] = small_batch(i);
       losses.push_back((*step)(images, labels).loss);
     }
     return losses;
@@ -89,7 +87,7 @@ TEST_P(EightBitTraining, RecordedStepsHaveTheBitsOfEagerOnes) {
 
 TEST_P(EightBitTraining, LearnsABatchByHeart) {
   EightBitRun run(GetParam());
-  const auto [images, labels] = image_batch(1);
+  const auto [images, labels] = small_batch(1);
   double loss = 0;
   for (int i = 0; i < 60; ++i) loss = (*run.step)(images, labels).loss;
   EXPECT_LT(loss, 0.05);
@@ -104,7 +102,7 @@ TEST_P(EightBitTraining, AProbeChangesNothing) {
   EightBitRun probed(GetParam());
   plain.losses_of(0, 3);
   probed.losses_of(0, 3);
-  const auto [images, labels] = image_batch(9);
+  const auto [images, labels] = small_batch(9);
   probed.step->probe({.inputs = {images}, .labels = {labels}}, 1, looker);
   EXPECT_EQ(probed.state(), plain.state());
   EXPECT_EQ(probed.losses_of(3, 3), plain.losses_of(3, 3));
@@ -139,13 +137,13 @@ TEST_P(EightBitTraining, ANetworkThatIsCalledTwiceAdvancesOnce) {
     TrainStep step(*run.net, LossOfBatch([&](mezzo::Batch& batch) {
       Tensor loss;
       for (std::int64_t i = 0; i < calls; ++i) {
-        loss = image_loss((*run.net)(batch.inputs[0]), batch.labels[0]);
+        loss = class_loss((*run.net)(batch.inputs[0]), batch.labels[0]);
       }
       return loss;
     }),
                    *run.optimizer, GradScaler({}, false));
     for (std::uint64_t i = 0; i < 4; ++i) {
-      const auto [images, labels] = image_batch(i);
+      const auto [images, labels] = small_batch(i);
       step(images, labels);
     }
     return run.state();
@@ -197,7 +195,7 @@ TEST_P(EightBitTraining, ProcessesHaveOneScale) {
   const auto train = [&](distributed::ProcessGroup& group) {
     EightBitRun run(GetParam(), {.micro_batches = 2, .processes = &group});
     for (std::uint64_t i = 0; i < 4; ++i) {
-      const auto [images, labels] = image_batch(10 * i + static_cast<std::uint64_t>(group.rank()));
+      const auto [images, labels] = small_batch(10 * i + static_cast<std::uint64_t>(group.rank()));
       // A step that one process's loss has all skip.
       const bool is_bad = i == 2 && group.rank() == 0;
       const double factor = is_bad ? static_cast<double>(NAN) : 1.0 + group.rank();

@@ -19,6 +19,7 @@
 #include "mezzo/ops/matmul.h"
 #include "mezzo/ops/reduce.h"
 #include "mezzo/ops/scaled_matmul.h"
+#include "tests/unit/amp/small_net.h"
 #include "tests/unit/eight_bits/eight_bit_net.h"
 #include "tests/unit/message_of.h"
 
@@ -235,7 +236,7 @@ TEST(ScaledProducts, RulesAndSettingsOfModulesKeepOthers) {
   const auto products_with = [](const amp::MixedPrecisionOptions& options) {
     test::EightBitNet net;
     const amp::Policy policy = amp::apply_options(net, policy_of_recipe({}), options);
-    const Tensor images = test::image_batch(1).images;
+    const Tensor images = amp::small_batch(1).images;
     return std::ranges::count(called(policy, [&] { net(images); }), "scaled_matmul");
   };
   EXPECT_EQ(products_with({}), 2);

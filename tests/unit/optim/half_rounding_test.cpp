@@ -8,6 +8,7 @@
 #include "mezzo/ops/cast.h"
 #include "mezzo/optim/sgd.h"
 #include "tests/unit/every_target.h"
+#include "tests/unit/optim/random_bits.h"
 #include "tests/unit/optim/rules.h"
 #include "tests/unit/optim/steps.h"
 #include "tests/unit/special_values.h"
@@ -27,17 +28,6 @@ Tensor round(const Tensor& values, DType dtype, RandomPosition position) {
   const HalfUpdate half{.rule = ParamUpdate::kStochastic, .random = position};
   sgd_step(std::vector<SgdTensors>{{param, grad, {}, true, half}}, {.lr = 1, .inv_scale = -1});
   return param;
-}
-
-// The 16 bits with number i of a stream.
-std::uint32_t bits_at(RandomPosition position, std::uint64_t i) {
-  const std::uint64_t word = position.offset + i / 2;
-  const auto block = word / 4;
-  const std::uint32_t both =
-      philox({static_cast<std::uint32_t>(block), static_cast<std::uint32_t>(block >> 32), 0, 0},
-             {static_cast<std::uint32_t>(position.seed),
-              static_cast<std::uint32_t>(position.seed >> 32)})[word % 4];
-  return i % 2 == 0 ? both & 0xffffU : both >> 16;
 }
 
 // The definition in double: rounds towards zero, or away from it if the random number, which has as
@@ -82,7 +72,7 @@ void expect_definition(DType dtype, double smallest, std::uint64_t offset) {
   const auto got = round(values, dtype, position).to_vector<float>();
   const auto in = values.to_vector<float>();
   for (std::size_t i = 0; i < in.size(); ++i) {
-    const float want = defined(in[i], dtype, bits_at(position, i));
+    const float want = defined(in[i], dtype, test::bits_at(position, i));
     ASSERT_EQ(std::bit_cast<std::uint32_t>(got[i]), std::bit_cast<std::uint32_t>(want))
         << name_of(dtype) << ' ' << i << ": " << in[i] << " gave " << got[i] << ", not " << want;
   }

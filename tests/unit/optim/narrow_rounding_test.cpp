@@ -12,6 +12,7 @@
 #include "mezzo/core/random.h"
 #include "mezzo/ops/update/narrow_state.h"
 #include "tests/unit/every_target.h"
+#include "tests/unit/optim/random_bits.h"
 #include "tests/unit/optim/steps.h"
 #include "tests/unit/special_values.h"
 #include "tests/unit/threads.h"
@@ -78,17 +79,6 @@ std::vector<float> meaning_of(const Stored& stored, bool is_square) {
   return values;
 }
 
-// The 16 bits with number i of a stream.
-std::uint32_t state_bits_at(RandomPosition position, std::uint64_t i) {
-  const std::uint64_t word = position.offset + i / 2;
-  const auto block = word / 4;
-  const std::uint32_t both =
-      philox({static_cast<std::uint32_t>(block), static_cast<std::uint32_t>(block >> 32), 0, 0},
-             {static_cast<std::uint32_t>(position.seed),
-              static_cast<std::uint32_t>(position.seed >> 32)})[word % 4];
-  return i % 2 == 0 ? both & 0xffffU : both >> 16;
-}
-
 // The neighbours of 0 to 448 in e4m3.
 struct Neighbours {
   float low;
@@ -153,7 +143,7 @@ void expect_definition(bool is_square) {
     const float factor = extent == 0 ? 0 : 448 / extent;
     for (std::size_t i = begin; i < end; ++i) {
       const float v = is_square ? std::sqrt(in[i] * in[i]) : in[i];
-      const float want = defined_in_e4m3(v * factor, is_square, state_bits_at(position, i));
+      const float want = defined_in_e4m3(v * factor, is_square, test::bits_at(position, i));
       ASSERT_EQ(std::bit_cast<std::uint32_t>(codes[i]), std::bit_cast<std::uint32_t>(want))
           << i << ": " << v * factor << " gave " << codes[i] << ", not " << want;
     }
@@ -174,7 +164,7 @@ TEST_P(NarrowRounding, IsRoundedToBf16ByItsDefinition) {
   const auto got = round_linear(values, DType::kBf16).numbers.to_vector<float>();
   for (std::size_t i = 0; i < in.size(); ++i) {
     const std::uint32_t sum =
-        std::bit_cast<std::uint32_t>(in[i]) + state_bits_at(kStatePosition, i);
+        std::bit_cast<std::uint32_t>(in[i]) + test::bits_at(kStatePosition, i);
     ASSERT_EQ(std::bit_cast<std::uint32_t>(got[i]), sum & 0xffff0000U) << i;
   }
 }
