@@ -17,6 +17,7 @@
 #include "mezzo/ops/cast.h"
 #include "mezzo/ops/conv2d.h"
 #include "mezzo/ops/matmul.h"
+#include "mezzo/ops/piecewise.h"
 #include "mezzo/ops/reduce.h"
 #include "mezzo/ops/scaled_matmul.h"
 #include "tests/unit/amp/small_net.h"
