@@ -125,6 +125,7 @@ const OpDef kCustomFunction{
     .precision = {.reason = "the operations inside have their own rules"},
     .backward = backward,
     .grad_outputs = (1U << kMaxOutputs) - 1,
+    .may_call_backward = true,
 };
 
 void check_results(std::span<const Tensor> results) {

@@ -1,9 +1,11 @@
 #include "mezzo/autograd/engine.h"
 
 #include <algorithm>
+#include <optional>
 #include <unordered_map>
 #include <utility>
 
+#include "mezzo/autograd/leaf_uses.h"
 #include "mezzo/ops/arithmetic.h"
 #include "mezzo/ops/dispatcher/call.h"
 #include "mezzo/ops/dispatcher/capture_hook.h"
@@ -112,7 +114,9 @@ class Targets {
 class Engine {
  public:
   Engine(BackwardOptions options, Targets* targets)
-      : options_(options), targets_(targets), mode_(options.create_graph) {}
+      : options_(options), targets_(targets), mode_(options.create_graph) {
+    if (targets == nullptr && leaf_listener() != nullptr) uses_.emplace(*leaf_listener());
+  }
   Engine(const Engine&) = delete;
   Engine& operator=(const Engine&) = delete;
   ~Engine() {
@@ -121,6 +125,7 @@ class Engine {
 
   void seed(const Tensor& output, Tensor grad) {
     Node* node = node_of(output);
+    if (uses_.has_value() && node != nullptr) uses_->add(*node);
     if (node != nullptr) {
       send(*node, output.autograd_meta()->output, std::move(grad));
     } else {
@@ -204,7 +209,10 @@ class Engine {
     Backward context(node, grad_outputs, grad_inputs,
                      {.create_graph = options_.create_graph, .retain_graph = retains});
     const Differentiating scope(node);
-    node.op().backward(context);
+    {
+      const ListenToLeaves not_of_inner_passes(nullptr);
+      node.op().backward(context);
+    }
     if (!retains) node.release_saved();
     grad_outputs.fill(Tensor());
     for (std::size_t i = 0; i < grad_inputs.size(); ++i) {
@@ -216,11 +224,13 @@ class Engine {
         send_to_leaf(Tensor(input.leaf), std::move(grad_inputs[i]), node.op().sums_grads);
       }
     }
+    if (uses_.has_value()) uses_->end(node);
   }
 
   BackwardOptions options_;
   Targets* targets_;
   GradMode mode_;
+  std::optional<LeafUses> uses_;  // if somebody listens
   std::vector<Ref<Node>> heap_;
 };
 

@@ -214,6 +214,8 @@ struct OpDef {
   // other tensors that the node saves. The node need not keep output 0 from then on. Returns an
   // undefined tensor where keeping is better. Null for operations without such a form.
   Tensor (*again)(Node&) = nullptr;
+  // Whether a call exchanges values with other processes. Null for operations that never do.
+  bool (*exchanges)(const Attrs& attrs) = nullptr;
   std::uint32_t grad_inputs = kAllInputs;  // inputs that have gradients
   std::uint32_t grad_outputs = 0b1;        // outputs that carry gradients; not those for the
                                            // backward
@@ -233,6 +235,8 @@ struct OpDef {
   // True if an input's gradient may be a sum of several, which is f32 for a 16-bit leaf and stays
   // f32.
   bool sums_grads = false;
+  // True if the gradient function is a user's, which may call backward() itself.
+  bool may_call_backward = false;
 
   mutable std::atomic<const OpKernels*> kernels{nullptr};  // filled at the first call
 };
