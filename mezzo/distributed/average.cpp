@@ -7,6 +7,7 @@
 #include "mezzo/core/error.h"
 #include "mezzo/core/parallel.h"
 #include "mezzo/distributed/agreement.h"
+#include "mezzo/distributed/tensors.h"
 
 namespace mezzo::distributed {
 namespace {
@@ -134,13 +135,9 @@ void broadcast(ProcessGroup& group, std::span<const NamedTensor> tensors) {
   if (group.size() == 1) return;
   check_same_tensors(group, tensors);
   for (const NamedTensor& entry : tensors) {
-    const Tensor& tensor = entry.tensor;
-    check_arg(tensor.device().is_cpu() && tensor.is_one_block(), kOp, entry.name, " is ", tensor,
-              ". Processes can share only dense tensors in host memory");
-    auto* bytes = static_cast<std::byte*>(tensor.mutable_raw_data());
-    for (std::size_t done = 0; done < tensor.bytes(); done += kPieceBytes) {
-      group.broadcast({bytes + done, std::min(kPieceBytes, tensor.bytes() - done)});
-    }
+    check_arg(entry.tensor.is_one_block(), kOp, entry.name, " is ", entry.tensor,
+              ". Processes can share only dense tensors");
+    broadcast(group, entry.tensor);
   }
 }
 

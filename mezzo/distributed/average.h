@@ -28,8 +28,7 @@ void meet(ProcessGroup& group);
 // Sends the number of process 0 to all.
 void broadcast(ProcessGroup& group, std::int64_t& number);
 // Sends the elements of process 0 to all. Throws ArgumentError in every process unless all have the
-// same names, shapes, dtypes and formats in the same order, and unless the tensors are dense and
-// lie in host memory.
+// same names, shapes, dtypes and formats in the same order, and unless the tensors are dense.
 void broadcast(ProcessGroup& group, std::span<const NamedTensor> tensors);
 
 }  // namespace mezzo::distributed

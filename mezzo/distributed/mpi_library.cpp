@@ -29,7 +29,7 @@ SharedLibrary open_mpi() {
 Mpi load_mpi() {
   const SharedLibrary library = open_mpi();
   return {MEZZO_MPI_FUNCTIONS(MEZZO_FIND).world = MPI_COMM_WORLD, .byte = MPI_BYTE,
-          .errors_return = MPI_ERRORS_RETURN};
+          .errors_return = MPI_ERRORS_RETURN, .ignore_status = MPI_STATUS_IGNORE};
 }
 
 #undef MEZZO_FIND

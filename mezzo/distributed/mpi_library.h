@@ -5,16 +5,20 @@
 
 // Every function of MPI that is called.
 #define MEZZO_MPI_FUNCTIONS(DO) \
-  DO(MPI_Allgather)             \
-  DO(MPI_Alltoall)              \
-  DO(MPI_Bcast)                 \
+  DO(MPI_Comm_dup)              \
   DO(MPI_Comm_rank)             \
   DO(MPI_Comm_set_errhandler)   \
   DO(MPI_Comm_size)             \
   DO(MPI_Error_string)          \
   DO(MPI_Finalize)              \
+  DO(MPI_Iallgather)            \
+  DO(MPI_Ialltoall)             \
+  DO(MPI_Ibcast)                \
   DO(MPI_Init_thread)           \
-  DO(MPI_Initialized)
+  DO(MPI_Initialized)           \
+  DO(MPI_Query_thread)          \
+  DO(MPI_Test)                  \
+  DO(MPI_Wait)
 
 namespace mezzo::distributed {
 
@@ -28,6 +32,7 @@ struct Mpi {
   MPI_Comm world = {};
   MPI_Datatype byte = {};
   MPI_Errhandler errors_return = {};
+  MPI_Status* ignore_status = nullptr;
 };
 
 // The library that mezzo was built for, loaded by the first thread that asks. Throws DeviceError if

@@ -59,6 +59,7 @@ class Mezzo(ConanFile):
         toolchain.cache_variables["MEZZO_EXAMPLES"] = False
         toolchain.cache_variables["MEZZO_CUDA"] = "OFF"
         toolchain.cache_variables["MEZZO_MPI"] = "OFF"
+        toolchain.cache_variables["MEZZO_GLOO"] = "OFF"
         toolchain.generate()
         CMakeDeps(self).generate()
 

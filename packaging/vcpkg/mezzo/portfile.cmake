@@ -13,7 +13,8 @@ vcpkg_cmake_configure(
     -DMEZZO_EXAMPLES=OFF
     -DMEZZO_TESTS=OFF
     -DMEZZO_CUDA=OFF
-    -DMEZZO_MPI=OFF)
+    -DMEZZO_MPI=OFF
+    -DMEZZO_GLOO=OFF)
 vcpkg_cmake_install()
 vcpkg_cmake_config_fixup(CONFIG_PATH lib/cmake/mezzo)
 vcpkg_fixup_pkgconfig()

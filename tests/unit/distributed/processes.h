@@ -40,13 +40,14 @@ class ThreadAsProcess final : public distributed::ProcessGroup {
   ThreadAsProcess(int rank, int size, Meeting& meeting)
       : ProcessGroup(rank, size), meeting_(meeting) {}
 
-  void broadcast(std::span<std::byte> bytes) override {
+ private:
+  void do_broadcast(std::span<std::byte> bytes) override {
     meeting_.exchange(rank(), bytes, [&](const auto& shown) {
       if (rank() > 0) std::ranges::copy(shown[0], bytes.begin());
     });
   }
 
-  void all_to_all(std::span<const std::byte> send, std::span<std::byte> receive) override {
+  void do_all_to_all(std::span<const std::byte> send, std::span<std::byte> receive) override {
     const std::size_t each = send.size() / static_cast<std::size_t>(size());
     meeting_.exchange(rank(), send, [&](const auto& shown) {
       const auto own = static_cast<std::size_t>(rank()) * each;
@@ -55,14 +56,13 @@ class ThreadAsProcess final : public distributed::ProcessGroup {
     });
   }
 
-  void all_gather(std::span<const std::byte> send, std::span<std::byte> receive) override {
+  void do_all_gather(std::span<const std::byte> send, std::span<std::byte> receive) override {
     meeting_.exchange(rank(), send, [&](const auto& shown) {
       auto to = receive.begin();
       for (const auto& from : shown) to = std::ranges::copy(from, to).out;
     });
   }
 
- private:
   Meeting& meeting_;
 };
 
