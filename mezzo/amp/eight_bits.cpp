@@ -9,7 +9,9 @@
 #include "mezzo/nn/embedding.h"
 #include "mezzo/ops/delayed_scale.h"
 #include "mezzo/ops/dispatcher/capture_hook.h"
+#include "mezzo/ops/dispatcher/grad_mode.h"
 #include "mezzo/ops/dispatcher/node.h"
+#include "mezzo/ops/shape_ops.h"
 
 namespace mezzo::amp {
 namespace {
@@ -167,21 +169,29 @@ void ScaleHistories::take_over(Scales loaded) {
 
 void ScaleHistories::share(distributed::ProcessGroup& processes) {
   const std::lock_guard lock(mutex_);
-  std::vector<float*> noted;
+  const NoGrad guard;
+  std::vector<Tensor> noted;
   for (const auto& [name, scales] : scales_) {
     for (const Part& part : kParts) {
-      noted.push_back(((*scales).*part.scale).history.mutable_data<float>());
+      noted.push_back(slice(((*scales).*part.scale).history, 0, 0, 1));
     }
   }
   distributed::check_same(processes, kScales, "the number of scales",
                           static_cast<double>(noted.size()),
                           "Train the same network in every process");
-  std::vector<float> own(noted.size());
-  std::ranges::transform(noted, own.begin(), [](const float* amax) { return *amax; });
-  const std::vector<float> all = distributed::gathered<float>(processes, own);
+  if (noted.empty()) return;
+  // On a card they are read and written together: each reading would wait for it.
+  std::vector<float> largest = cat(noted).to_vector<float>();
+  const std::vector<float> all = distributed::gathered(processes, std::span<const float>(largest));
   for (std::size_t i = 0; i < all.size(); ++i) {
-    float& largest = *noted[i % noted.size()];
-    largest = std::max(largest, all[i]);
+    float& value = largest[i % largest.size()];
+    value = std::max(value, all[i]);
+  }
+  const Tensor shared =
+      from_values(largest, {static_cast<std::int64_t>(largest.size())}).to(noted.front().device());
+  for (std::size_t i = 0; i < noted.size(); ++i) {
+    const auto at = static_cast<std::int64_t>(i);
+    copy_elements(slice(shared, 0, at, at + 1), noted[i]);
   }
 }
 

@@ -104,6 +104,11 @@ std::uint64_t GradScaler::mode() const {
   return (enabled_ ? kScales : 0) | (checks_gradients() ? kChecks : 0) | (counts ? kCounts : 0);
 }
 
+void GradScaler::count_gradients(std::span<const Tensor> params) const {
+  if (statistics_ == nullptr || !statistics_->is_due()) return;
+  statistics_->count(params, 1 / scale_used());
+}
+
 std::optional<std::size_t> GradScaler::check_gradients(std::span<const Tensor> params,
                                                        double factor) const {
   // In iterations that are counted, counting serves as the check.

@@ -133,6 +133,8 @@ class GradScaler {
   // must outlive the scaler's use.
   void set_statistics(GradientStatistics* statistics) { statistics_ = statistics; }
   const GradientStatistics* statistics() const { return statistics_; }
+  // Shows them these gradients, which carry the scale, now, if they are counted in this iteration.
+  void count_gradients(std::span<const Tensor> params) const;
 
   // The properties of the next iteration that are fixed in a captured step, as bits.
   static constexpr std::uint64_t kScales = 1, kChecks = 2, kCounts = 4, kAllModes = 7;

@@ -15,16 +15,19 @@ LossParts::Whole LossParts::begin(const Batch& batch, std::int64_t micro_batches
             "the count of the loss has a gradient, as with trained class weights, which parts of a "
             "batch cannot compute by themselves. Train with one micro-batch in one process, or "
             "detach the weights");
-  if (processes_ != nullptr) return share(count, batch.size());
+  if (processes_ != nullptr) return share(count, batch);
   return {.divisor = count};
 }
 
 // The contributions of processes are averaged, so each is divided by the mean of their counts. It
 // is stored in f32, like gradients; this is the only rounding, and it is the same in all processes.
-LossParts::Whole LossParts::share(const Tensor& count, std::int64_t examples) {
-  if (!shared_.defined()) shared_ = ones({}, DType::kF32);
+LossParts::Whole LossParts::share(const Tensor& count, const Batch& batch) {
+  const Device device = count.defined() ? count.device() : tensors_of(batch).front().device();
+  if (!shared_.defined() || shared_.device() != device) {
+    shared_ = ones({}, DType::kF32, Format::kContiguous, device);
+  }
   const auto exchange = [processes = processes_, shared = shared_,
-                         examples](std::span<const Tensor> reads) {
+                         examples = batch.size()](std::span<const Tensor> reads) {
     const double own = reads.empty() ? static_cast<double>(examples) : reads[0].item();
     const double mean = distributed::average(*processes, own);
     // Exactly 1 for batches of equal size, which changes no bit.

@@ -41,11 +41,12 @@ class LossParts {
   const LossOfBatch& loss() const { return loss_; }
 
  private:
-  Whole share(const Tensor& count, std::int64_t examples);
+  Whole share(const Tensor& count, const Batch& batch);
 
   LossOfBatch loss_;
   distributed::ProcessGroup* processes_;
-  Tensor shared_;  // the value that processes have exchanged; the same tensor in every run
+  // The value that processes have exchanged; the same tensor in every run on a device.
+  Tensor shared_;
 };
 
 }  // namespace mezzo::amp

@@ -16,10 +16,12 @@
 #include "mezzo/core/log.h"
 #include "mezzo/core/random.h"
 #include "mezzo/distributed/average.h"
+#include "mezzo/distributed/wire.h"
 #include "mezzo/nn/inference.h"
 #include "mezzo/nn/keep_buffers.h"
 #include "mezzo/ops/arithmetic.h"
 #include "mezzo/ops/dispatcher/capture_hook.h"
+#include "mezzo/optim/sharded.h"
 
 namespace mezzo::amp {
 namespace {
@@ -60,6 +62,9 @@ void check_step_options(const TrainStepOptions& options) {
             "micro_batches must be at least 1: ", options.micro_batches);
   check_arg(options.max_grad_norm.value_or(1) > 0, "train_step",
             "max_grad_norm must be positive: ", options.max_grad_norm.value_or(1));
+  check_arg(distributed::can_be_exchanged(options.reduce_dtype), "train_step",
+            "processes cannot exchange gradients in ", options.reduce_dtype, ". Use ",
+            distributed::kWireDTypes);
 }
 
 const char* name_of(StepPhase phase) {
@@ -85,6 +90,15 @@ TrainStep::TrainStep(nn::Module& net, const LossOfBatch& loss, optim::Optimizer&
       loss_(loss.with_regions(net, options_.policy), options_.processes) {
   check_arg(loss_.loss() != nullptr, "train_step", "the loss function is null. Give one");
   check_step_options(options_);
+  if (options_.shard_optimizer && options_.processes != nullptr) {
+    optimizer_.shard(optim::shard_of(*options_.processes));
+  }
+  check_arg(!is_sharded() || (options_.processes != nullptr &&
+                              optimizer_.shard() == optim::shard_of(*options_.processes)),
+            "train_step", "the optimizer is part ", optimizer_.shard().part, " of ",
+            optimizer_.shard().parts,
+            ", and this step is not one of as many processes. Give it "
+            "the same group, or another optimizer");
   if (scaler_.is_enabled() && is_in_bf16(net_, options_.policy)) {
     logging::warn_once(
         "bf16 has the range of f32: its gradients do not underflow, so loss scaling only costs the "
@@ -100,7 +114,7 @@ void TrainStep::check_optimizer() const {
     if (parameter.requires_grad()) own.insert(parameter.impl());
   }
   const auto shared = std::ranges::count_if(
-      optimizer_.params(), [&](const Tensor& param) { return own.contains(param.impl()); });
+      optimizer_.whole_params(), [&](const Tensor& param) { return own.contains(param.impl()); });
   check_arg(!optimizer_.params().empty(), "train_step",
             "the optimizer holds no parameters, and the network has ", own.size(),
             ". Make it from the network's parameters(), which are those of modules that were "
@@ -146,6 +160,7 @@ TrainStepResult TrainStep::operator()(const Batch& batch) {
     execute(batch);
     observed.end();
   } catch (...) {
+    if (exchange_ != nullptr) exchange_->abandon();
     buffers_.restore();
     drop_gradients();
     scaler_.discard();
@@ -196,8 +211,9 @@ void TrainStep::run(const Batch& batch) {
   losses_ = {};
   nn::Module* const nets[] = {&net_};
   if (options_.restore_buffers && may_skip()) buffers_.take(nets);
-  if (!accumulate_all(batch)) return;
-  average_gradients();
+  optim::GradientExchange* const exchange = begin_exchange();
+  if (!accumulate_all(batch, exchange)) return;
+  if (exchange != nullptr) exchange->finish(scale_note());
   const bool needs_host = this->needs_host();
   if (needs_host && !take_losses()) return;
   if (shows_gradients()) show_gradients();
@@ -207,9 +223,9 @@ void TrainStep::run(const Batch& batch) {
   if (updates_by_leaf()) {
     note_update_by_leaf();
   } else if (needs_host) {
-    do_host_work("update", {}, optimizer_.params(), [this](std::span<const Tensor>) {
+    do_host_work("update", {}, optimizer_.whole_params(), [this](std::span<const Tensor>) {
       buffers_.complete();
-      update();
+      is_sharded() ? update_sharded() : update();
       end_phase();
       return true;
     });
@@ -219,7 +235,7 @@ void TrainStep::run(const Batch& batch) {
   drop_gradients();
 }
 
-bool TrainStep::accumulate_all(const Batch& batch) {
+bool TrainStep::accumulate_all(const Batch& batch, LeafListener* listener) {
   const std::int64_t parts = options_.micro_batches;
   if (parts > 1) check_split(batch, parts);
   const LossParts::Whole whole = loss_.begin(batch, parts);
@@ -227,18 +243,21 @@ bool TrainStep::accumulate_all(const Batch& batch) {
   const std::shared_ptr<ScaleHistories> scales = scale_histories();
   if (scales != nullptr) scales->begin_forward(true);
   const HoldScales one_step(scales);
-  if (parts == 1) return accumulate(batch, whole, 1);
+  if (parts == 1) return accumulate(batch, whole, 1, listener);
   const std::int64_t n = batch.size();
   for (std::int64_t i = 0; i < parts; ++i) {
     const std::int64_t start = i * n / parts;
     const std::int64_t end = (i + 1) * n / parts;
     const double share = static_cast<double>(end - start) / static_cast<double>(n);
-    if (!accumulate(batch.slice(start, end), whole, share)) return false;
+    LeafListener* const of_part = i + 1 == parts ? listener : nullptr;
+    if (!accumulate(batch.slice(start, end), whole, share, of_part)) return false;
   }
   return true;
 }
 
-bool TrainStep::accumulate(const Batch& part, const LossParts::Whole& whole, double share) {
+// `listener`: hears of the gradients that are complete, for which this must be the last part.
+bool TrainStep::accumulate(const Batch& part, const LossParts::Whole& whole, double share,
+                           LeafListener* listener) {
   begin(StepPhase::kForward);
   const auto [loss, weight] = loss_.part_of(part, whole, share);
   const NoAutocast outside;
@@ -247,6 +266,7 @@ bool TrainStep::accumulate(const Batch& part, const LossParts::Whole& whole, dou
   losses_.weights.push_back(weight);
   if (!looks_late(loss) && !take_losses()) return false;
   begin(StepPhase::kBackward);
+  const ListenToLeaves listening(listener);
   scaler_.scale(weight == 1 ? loss : loss * weight).backward();
   return true;
 }
@@ -353,7 +373,7 @@ void TrainStep::set_skipped_in_a_row(std::int64_t steps) {
 }
 
 std::string TrainStep::name_of_parameter(std::size_t i) const {
-  const Tensor& param = optimizer_.params()[i];
+  const Tensor& param = optimizer_.whole_params()[i];
   for (const NamedTensor& entry : net_.named_parameters()) {
     if (entry.tensor.impl() == param.impl()) return entry.name;
   }

@@ -23,6 +23,7 @@
 #include "mezzo/core/random.h"
 #include "mezzo/distributed/process_group.h"
 #include "mezzo/nn/module.h"
+#include "mezzo/optim/gradient_exchange.h"
 #include "mezzo/optim/optimizer.h"
 
 namespace mezzo::amp {
@@ -57,18 +58,27 @@ struct TrainStepOptions {
   // false, they keep the values from the forward pass of a skipped step, except in channels where
   // these would not be finite.
   bool restore_buffers = true;
-  // Notified of every step and shown its gradients; must outlive the step.
+  // Notified of every step and shown its gradients; must outlive the step. Processes that train
+  // together all need one, or none, and count the same steps.
   GradientStatistics* statistics = nullptr;
   // Told of the calls of those steps that they want to observe; must outlive the step. Processes
   // that train together need the same observers.
   std::vector<StepObserver*> observers{};
-  // Processes that train together, on CPUs, each on its own batches. Losses and gradients are those
+  // Processes that train together, each on its own batches. Losses and gradients are those
   // of all their batches together. So all processes skip the same steps and make the same updates,
   // bit for bit, starting from the weights and the optimizer's state of process 0. Batch norm
   // normalises each batch by itself, and running statistics belong to a process, unless
   // nn::convert_sync_batchnorm() was called. The group must outlive the step. Null: this process
   // trains alone; a group of one is treated as null.
   distributed::ProcessGroup* processes = nullptr;
+  // The dtype in which processes exchange gradients: f32, bf16 or f16. 16 bits halve the bytes, and
+  // round each gradient before and after it is summed in f32 (optim/gradient_bucket.h).
+  DType reduce_dtype = DType::kF32;
+  // Processes share the optimizer's work: each keeps the state and the summed gradients of its part
+  // of every parameter, and updates that part. So the optimizer is sharded from now on (see
+  // Optimizer::shard()). Bits stay, except where gradients are clipped, for a norm is then summed
+  // in another order. No effect on a process alone.
+  bool shard_optimizer = false;
   // Called at the beginning of each phase of a step. Phases may alternate: forward and backward
   // passes of micro-batches, and in graph mode updates within the backward pass.
   std::function<void(StepPhase)> on_phase{};
@@ -76,7 +86,8 @@ struct TrainStepOptions {
 
 class ScaleHistories;
 
-// Throws ArgumentError unless micro_batches and max_grad_norm are positive.
+// Throws ArgumentError unless micro_batches and max_grad_norm are positive and gradients can be
+// exchanged in reduce_dtype.
 void check_step_options(const TrainStepOptions& options);
 
 // The result of a step, and the times of its phases.
@@ -176,8 +187,9 @@ class TrainStep {
   void begin_observers(const Batch& batch);
   StepMode mode(const Batch& batch) const;
   // These return false if a loss is not finite and the step is skipped.
-  bool accumulate(const Batch& part, const LossParts::Whole& whole, double share);
-  bool accumulate_all(const Batch& batch);
+  bool accumulate(const Batch& part, const LossParts::Whole& whole, double share,
+                  LeafListener* listener);
+  bool accumulate_all(const Batch& batch, LeafListener* listener = nullptr);
   bool take_losses();
   double mean_loss(const Tensor& loss) const;
   void add_loss(double loss, double weight);
@@ -186,7 +198,10 @@ class TrainStep {
   void enter(StepPhase phase);
   void end_phase();
   void begin_together();
-  void average_gradients();
+  bool is_sharded() const { return optimizer_.is_sharded(); }
+  optim::GradientExchange* begin_exchange();
+  bool shows_whole_gradients() const;
+  optim::GradientExchange::Note scale_note();
   bool shows_gradients() const;
   void show_gradients();
   bool needs_host() const;
@@ -195,6 +210,7 @@ class TrainStep {
   void queue_update();
   bool finish_update(UpdateOnDevice& update, std::span<const double> weights);
   void update();
+  void update_sharded();
   void clip();
   void check_unscaled();
   void take_result(const StepResult& step);
@@ -229,7 +245,8 @@ class TrainStep {
   std::shared_ptr<UpdateOnDevice> update_;
   std::size_t update_params_ = 0;         // the parameters in the optimizer when update_ was made
   UpdateOnDevice::Checks update_checks_;  // the checks that update_ was made for
-  TrainStepResult result_;                // result of the current step
+  std::shared_ptr<optim::GradientExchange> exchange_;  // between processes
+  TrainStepResult result_;                             // result of the current step
   StepPhase phase_ = StepPhase::kForward;
   std::chrono::steady_clock::time_point phase_begin_{};
   std::int64_t skipped_in_a_row_ = 0;

@@ -12,6 +12,7 @@
 #include "mezzo/core/log.h"
 #include "mezzo/distributed/agreement.h"
 #include "mezzo/distributed/average.h"
+#include "mezzo/distributed/tensors.h"
 #include "mezzo/ops/dispatcher/capture_hook.h"
 #include "mezzo/optim/gradients.h"
 #include "mezzo/optim/step_in_parts.h"
@@ -26,11 +27,17 @@ void TrainStep::begin_together() {
     distributed::check_same(processes, "train_step", what, static_cast<double>(value),
                             "Make the same step in every process, and load the same state");
   };
-  std::vector<NamedTensor> state = optimizer_.state();
+  distributed::use_device(processes, net_.device());
+  // Of a sharded optimizer, each process has its part already.
+  std::vector<NamedTensor> state = is_sharded() ? std::vector<NamedTensor>() : optimizer_.state();
   const std::vector<optim::NamedCounter> counters = optimizer_.counters();
+  const bool has_statistics = options_.statistics != nullptr || scaler_.statistics() != nullptr;
   check("the number of micro-batches", options_.micro_batches);
   check("whether the loss is a sum (1) or a mean (0)", loss_.loss().adds_up() ? 1 : 0);
-  check("the number of the optimizer's states", state.size());
+  check("the number of the optimizer's states", optimizer_.state().size());
+  check("whether processes share the optimizer's work (1) or not (0)", is_sharded() ? 1 : 0);
+  check("the dtype in which gradients are exchanged", options_.reduce_dtype);
+  check("whether gradients are counted (1) or not (0)", has_statistics ? 1 : 0);
   check("the number of the optimizer's counters", counters.size());
   for (NamedTensor& entry : net_.state()) state.push_back(std::move(entry));
   distributed::broadcast(processes, state);
@@ -41,16 +48,39 @@ void TrainStep::begin_together() {
   }
 }
 
-void TrainStep::average_gradients() {
-  if (options_.processes == nullptr) return;
-  // With its own scale a process would divide by another number than the others, or skip a step
-  // that they do: https://github.com/pytorch/pytorch/issues/136009.
-  do_host_work("check_scale", {}, {}, [this](std::span<const Tensor>) {
-    distributed::check_same(*options_.processes, "train_step", "the loss scale", result_.scale,
-                            "Make the same scaler in every process, and load the same state");
-    return true;
-  });
-  optim::average_gradients(optimizer_.params(), *options_.processes);
+// Null if this process trains alone. Gradients stay whole where somebody wants to see them.
+optim::GradientExchange* TrainStep::begin_exchange() {
+  if (options_.processes == nullptr) return nullptr;
+  optimizer_.check_not_moved();
+  const bool fits = exchange_ != nullptr && exchange_->params() == optimizer_.params().size() &&
+                    exchange_->has_parts() == is_sharded();
+  if (!fits) {
+    const std::span<const Tensor> parts = optimizer_.params();
+    exchange_ = optim::GradientExchange::make(optimizer_.whole_params(),
+                                              is_sharded() ? parts : std::span<const Tensor>(),
+                                              *options_.processes, options_.reduce_dtype);
+  }
+  const bool to_parts = is_sharded() && !shows_whole_gradients();
+  exchange_->begin(to_parts ? optim::GradientExchange::Kind::kParts
+                            : optim::GradientExchange::Kind::kWhole);
+  return exchange_.get();
+}
+
+bool TrainStep::shows_whole_gradients() const {
+  const GradientStatistics* statistics = scaler_.statistics();
+  return shows_gradients() || (statistics != nullptr && statistics->is_due());
+}
+
+// With its own scale a process would divide by another number than the others, or skip a step that
+// they do: https://github.com/pytorch/pytorch/issues/136009.
+optim::GradientExchange::Note TrainStep::scale_note() {
+  return {.number = [this] { return result_.scale; },
+          .explain =
+              [this] {
+                distributed::check_same(
+                    *options_.processes, "train_step", "the loss scale", result_.scale,
+                    "Make the same scaler in every process, and load the same state");
+              }};
 }
 
 bool TrainStep::shows_gradients() const {
@@ -60,10 +90,10 @@ bool TrainStep::shows_gradients() const {
 
 // A captured program is also run in later steps, for their observers.
 void TrainStep::show_gradients() {
-  do_host_work("show_gradients", {}, optimizer_.params(), [this](std::span<const Tensor>) {
+  do_host_work("show_gradients", {}, optimizer_.whole_params(), [this](std::span<const Tensor>) {
     std::vector<NamedTensor> gradients;
     for (std::size_t i = 0; i < optimizer_.params().size(); ++i) {
-      const Tensor& gradient = optimizer_.params()[i].grad();
+      const Tensor& gradient = optimizer_.whole_params()[i].grad();
       if (gradient.defined()) gradients.push_back({name_of_parameter(i), gradient});
     }
     const WithoutCallListener not_of_the_step;

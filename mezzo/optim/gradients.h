@@ -30,13 +30,15 @@ void clip_grad_value(std::span<const Tensor> params, double limit);
 // they could underflow again.
 std::optional<std::size_t> unscale_grads(std::span<const Tensor> params, double inv_scale);
 
-// Replaces the gradients of all processes of a group by their means, in f32 whatever their dtype:
-// 16-bit sums would be rounded for every process. Call it after the last backward() of a step and
-// before anything reads gradients. Then all processes see an overflow in one, skip the same steps
-// and have the same scale. Throws ArgumentError in every process if some have no gradient of a
-// parameter, or one of another layout, naming the first, and for gradients that are not in host
-// memory. In a captured step it is done in each run, so the group must exist that long.
-void average_gradients(std::span<const Tensor> params, distributed::ProcessGroup& group);
+// Replaces the gradients of all processes of a group by their means, which are f32 whatever the
+// gradients' dtype: 16-bit sums would be rounded for every process. Call it after the last
+// backward() of a step and before anything reads gradients. Then all processes see an overflow in
+// one, skip the same steps and have the same scale. In `reduce_dtype` (f32, bf16 or f16) gradients
+// cross the network: 16 bits halve the bytes and round twice (gradient_bucket.h). Throws
+// ArgumentError in every process if some have no gradient of a parameter, or one of another layout,
+// naming the first. In a captured step it is done in each run, so the group must exist that long.
+void average_gradients(std::span<const Tensor> params, distributed::ProcessGroup& group,
+                       DType reduce_dtype = DType::kF32);
 
 // The index of the first parameter whose gradient is not finite; changes nothing.
 std::optional<std::size_t> first_nonfinite_grad(std::span<const Tensor> params);

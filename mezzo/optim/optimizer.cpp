@@ -9,6 +9,7 @@
 #include "mezzo/ops/cast.h"
 #include "mezzo/ops/dispatcher/capture_hook.h"
 #include "mezzo/ops/dispatcher/grad_mode.h"
+#include "mezzo/optim/elements.h"
 #include "mezzo/optim/queued_step.h"
 #include "mezzo/optim/step_in_parts.h"
 
@@ -17,6 +18,7 @@ namespace mezzo::optim {
 void Optimizer::add_group(const std::vector<Tensor>& params, const LearningRate& lr,
                           ParamUpdate rule) {
   check_lr(lr);
+  check_arg(!is_sharded(), name_, "add_group() was called after shard(). Add all groups first");
   for (std::size_t i = 0; i < params.size(); ++i) check_new(params, i);
   for (const Tensor& param : params) {
     params_.push_back(param);
@@ -154,6 +156,7 @@ Optimizer::Active Optimizer::active_at(std::size_t i) const {
 }
 
 void Optimizer::follow_parameters() {
+  check_parts_have_gradients();
   for (std::size_t i = 0; i < params_.size(); ++i) {
     if (has_half_state(i)) follow_parameter(i);
   }
@@ -165,6 +168,54 @@ void Optimizer::count_steps(const ActiveGroups& active) {
   updates_ += any ? 1 : 0;
   // Only after the update: parameters may be views of one block of memory, which counts the changes
   // of all.
+  for (std::size_t i = 0; i < params_.size(); ++i) {
+    if (has_half_state(i)) halves_[i].version = params_[i].version();
+  }
+}
+
+ShardRange Optimizer::part_of(std::size_t i) const {
+  return range_of(whole_params()[i].numel(), shard_);
+}
+
+void Optimizer::shard(const Shard& shard) {
+  check_arg(shard.part >= 0 && shard.part < shard.parts, name_, "shard() wants part ", shard.part,
+            " of ", shard.parts, ". Parts count from 0");
+  if (shard_ == shard) return;
+  check_arg(!is_sharded(), name_, "is part ", shard_.part, " of ", shard_.parts,
+            " already. Make another optimizer");
+  const std::vector<NamedTensor> state = this->state();
+  whole_ = params_;
+  shard_ = shard;
+  for (std::size_t i = 0; i < params_.size(); ++i) {
+    params_[i] = elements_of(whole_[i].detach(), part_of(i));
+    params_[i].set_requires_grad(true);
+  }
+  for (const NamedTensor& entry : state) set_state(entry.name, entry.tensor);
+}
+
+// Tensors keep their memory when the network is moved to another device, and parts of them do not
+// follow.
+void Optimizer::check_not_moved() const {
+  for (std::size_t i = 0; i < whole_.size(); ++i) {
+    check_arg(
+        params_[i].storage() == whole_[i].storage(), name_, "parameter ", i, " (", whole_[i],
+        ") was moved after shard(). Move the network before, and make the optimizer after it");
+  }
+}
+
+// A step would leave such a gradient out.
+void Optimizer::check_parts_have_gradients() const {
+  check_not_moved();
+  for (std::size_t i = 0; i < whole_.size(); ++i) {
+    check_arg(!whole_[i].grad().defined(), name_, "parameter ", i, " (", whole_[i],
+              ") has a gradient as a whole, but this optimizer updates part ", shard_.part, " of ",
+              shard_.parts,
+              ". Train by a TrainStep of these processes, or call "
+              "give_gradients_to_parts() after the gradients were averaged");
+  }
+}
+
+void Optimizer::note_gathered() {
   for (std::size_t i = 0; i < params_.size(); ++i) {
     if (has_half_state(i)) halves_[i].version = params_[i].version();
   }
@@ -193,13 +244,18 @@ HalfUpdate Optimizer::half_update(std::size_t i) {
   } else if (half.rule == ParamUpdate::kKahan) {
     result.compensation = ensure(half.compensation, [&] { return zeros_like(i, param.dtype()); });
   } else if (half.rule == ParamUpdate::kStochastic) {
-    // 16 random bits per element
-    result.random = rounding_->reserve((static_cast<std::uint64_t>(param.numel()) + 1) / 2);
+    // 16 random bits per element, of the whole parameter in every process that has a part of it
+    const Tensor& whole = whole_params()[i];
+    result.random = rounding_->reserve((static_cast<std::uint64_t>(whole.numel()) + 1) / 2);
+    result.random.offset += static_cast<std::uint64_t>(part_of(i).begin) / 2;
   }
   return result;
 }
 
-void Optimizer::zero_grad() { mezzo::zero_grad(params_); }
+void Optimizer::zero_grad() {
+  mezzo::zero_grad(params_);
+  if (is_sharded()) mezzo::zero_grad(whole_);
+}
 
 void Optimizer::check_group(std::size_t group) const {
   check_arg(group < groups(), name_, "there is no group ", group, ", only ", groups(),
@@ -238,6 +294,15 @@ Tensor Optimizer::zeros_like(std::size_t i, DType dtype) const {
   return zeros(params_[i].shape(), dtype, params_[i].format(), params_[i].device());
 }
 
+std::size_t Optimizer::parameter_of(std::string_view state_name) const {
+  return index_in(state_name, state_name.substr(0, state_name.rfind('.')));
+}
+
+Tensor Optimizer::whole_like(const NamedTensor& entry) const {
+  const Tensor& whole = whole_params()[parameter_of(entry.name)];
+  return zeros(whole.shape(), entry.tensor.dtype(), whole.format(), whole.device());
+}
+
 std::size_t Optimizer::index_in(std::string_view state_name, std::string_view prefix) const {
   std::size_t index = params_.size();
   if (state_name.starts_with(concat(prefix, "."))) {
@@ -254,12 +319,15 @@ std::size_t Optimizer::index_in(std::string_view state_name, std::string_view pr
 
 void Optimizer::assign(Tensor& state, std::size_t i, std::string_view state_name,
                        const Tensor& tensor, DType dtype) const {
-  check_arg(tensor.defined() && tensor.shape() == params_[i].shape(), name_, "the state `",
-            state_name, "` is ", tensor, ", parameter ", i, " is ", params_[i],
+  const Tensor& whole = whole_params()[i];
+  const bool is_part = tensor.defined() && tensor.shape() == params_[i].shape();
+  check_arg(is_part || (tensor.defined() && tensor.shape() == whole.shape()), name_, "the state `",
+            state_name, "` is ", tensor, ", parameter ", i, " is ", whole,
             ". Load the state of the same parameters");
-  const Tensor copy = zeros_like(i, dtype);
+  const Tensor& like = is_part ? params_[i] : whole;
+  const Tensor copy = zeros(like.shape(), dtype, like.format(), like.device());
   copy_elements(tensor, copy);
-  state = copy;
+  state = is_part ? copy : copy_of(elements_of(copy, part_of(i)));
 }
 
 void Optimizer::append_half_state(std::vector<NamedTensor>& out) const {

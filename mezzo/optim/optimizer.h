@@ -15,6 +15,7 @@
 #include "mezzo/core/tensor.h"
 #include "mezzo/ops/update/update_step.h"
 #include "mezzo/optim/learning_rate.h"
+#include "mezzo/optim/shard.h"
 
 namespace mezzo::optim {
 
@@ -63,7 +64,26 @@ class Optimizer {
 
   // The optimizer's name in messages and checkpoints.
   const char* name() const { return name_; }
+  // The tensors that it updates: its parameters, or after shard() this process's parts of them.
   const std::vector<Tensor>& params() const { return params_; }
+  // The parameters as they were given.
+  const std::vector<Tensor>& whole_params() const { return is_sharded() ? whole_ : params_; }
+
+  // From now on keeps the state of part `shard.part` of each parameter alone and updates that part,
+  // as one of several processes that share the work (sharded.h). params() are then leaves [n] over
+  // the memory of the parameters, with gradients of their own, which training steps give them
+  // (give_gradients_to_parts() in sharded.h); step() throws where a whole parameter has one. State
+  // that exists is cut. Does nothing if it is sharded that way already. Throws ArgumentError if it
+  // is sharded otherwise, unless 0 <= part < parts, and in later calls of add_group().
+  void shard(const Shard& shard);
+  bool is_sharded() const { return shard_.parts > 1; }
+  const Shard& shard() const { return shard_; }
+  // To be called after the other processes' parts of 16-bit parameters were written into them: this
+  // is no change by somebody else, after which masters and compensations would follow.
+  void note_gathered();
+  // Throws ArgumentError if a parameter has other memory than when it was sharded, as after a move
+  // to another device.
+  void check_not_moved() const;
 
   // Updates every parameter that has a gradient, in place. Gradients are multiplied by `inv_scale`
   // on the way, which removes a loss scale without another pass. Throws ArgumentError, before
@@ -71,7 +91,8 @@ class Optimizer {
   // gradient of an f32 parameter has lost what the step needs. If the update of a group throws,
   // state that it has created is removed; earlier groups have been updated.
   void step(double inv_scale = 1);
-  // Drops all gradients. The next backward pass then writes them instead of adding to zeros.
+  // Drops all gradients, those of whole parameters, too. The next backward pass then writes them
+  // instead of adding to zeros.
   void zero_grad();
 
   std::size_t groups() const { return ends_.size(); }
@@ -92,12 +113,17 @@ class Optimizer {
 
   // The state tensors that exist so far (not copies), with names such as `momentum.3` for parameter
   // 3, and the counters: `updates`, once there was one, and those of the optimizer. A checkpoint
-  // stores these, so that training can resume exactly.
+  // stores these, so that training can resume exactly. When sharded they are this process's parts;
+  // gathered_state() in sharded.h has the whole ones.
   virtual std::vector<NamedTensor> state() const = 0;
   virtual std::vector<NamedCounter> counters() const = 0;
-  // Restores one entry, as when a checkpoint is loaded; a tensor is copied. Throws ArgumentError
-  // for names that state() or counters() can never return, for tensors of another shape, and for
-  // negative counters except the seed of stochastic rounding.
+  // Zeros with the dtype of this entry of state() and the shape and format that it has when it is
+  // not sharded.
+  virtual Tensor whole_like(const NamedTensor& entry) const;
+  // Restores one entry, as when a checkpoint is loaded; a tensor is copied. When sharded, takes the
+  // whole state, of which it keeps its part, or the part. Throws ArgumentError for names that
+  // state() or counters() can never return, for tensors of another shape, and for negative counters
+  // except the seed of stochastic rounding.
   virtual void set_state(std::string_view name, const Tensor& tensor) = 0;
   virtual void set_counter(std::string_view name, std::int64_t value) = 0;
   // Resets all state and all counters, as if no step had been done. Learning rates and the position
@@ -155,6 +181,10 @@ class Optimizer {
   void clear_shared_state();
   // The index in `prefix.index`; throws ArgumentError if `state_name` is not of that form.
   std::size_t index_in(std::string_view state_name, std::string_view prefix) const;
+  // The parameter of a state that is called `<name>.<parameter>`.
+  std::size_t parameter_of(std::string_view state_name) const;
+  // Where this process's part of parameter i begins and ends among its elements in memory.
+  ShardRange part_of(std::size_t i) const;
   // Copies a loaded tensor into the state of parameter i, which is kept in `dtype`.
   void assign(Tensor& state, std::size_t i, std::string_view state_name, const Tensor& tensor,
               DType dtype = DType::kF32) const;
@@ -179,6 +209,7 @@ class Optimizer {
     Ref<TensorImpl> tensor;
   };
 
+  void check_parts_have_gradients() const;
   bool step_captured(double inv_scale);
   void note_step(double inv_scale);
   ActiveGroups begin_step();
@@ -199,6 +230,8 @@ class Optimizer {
 
   const char* name_;
   std::vector<Tensor> params_;
+  std::vector<Tensor> whole_;  // the parameters whose parts are in params_, if it is sharded
+  Shard shard_;
   std::deque<Half> halves_;            // one per parameter; ensure() stores pointers into it
   std::optional<Generator> rounding_;  // only with stochastic rounding
   std::vector<std::size_t> ends_;      // group g is the parameters [ends_[g - 1], ends_[g])

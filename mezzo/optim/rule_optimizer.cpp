@@ -5,6 +5,7 @@
 
 #include "mezzo/core/random.h"
 #include "mezzo/ops/update/narrow_state.h"
+#include "mezzo/optim/elements.h"
 
 namespace mezzo::optim {
 
@@ -43,13 +44,13 @@ void RuleOptimizer::grow() {
   steps_.resize(params().size());
   state_dtypes_.resize(params().size(), DType::kF32);
   for (std::size_t i = state_starts_.size() - 1; i < params().size(); ++i) {
-    const auto words = static_cast<std::uint64_t>(state_words(params()[i].numel()));
+    const auto words = static_cast<std::uint64_t>(state_words(whole_params()[i].numel()));
     state_starts_.push_back(state_starts_.back() + slot_count_ * words);
   }
 }
 
 DType RuleOptimizer::state_dtype(std::size_t i) const {
-  return state_dtype_of(state_dtypes_[i], params()[i].numel());
+  return state_dtype_of(state_dtypes_[i], whole_params()[i].numel());
 }
 
 // Every update has a part of the stream, which holds one for each parameter with room for all
@@ -57,13 +58,14 @@ DType RuleOptimizer::state_dtype(std::size_t i) const {
 // them have gradients, and a step that is skipped and tried again uses the same ones.
 RandomPosition RuleOptimizer::state_random(std::size_t i) const {
   const std::uint64_t of_an_update = state_starts_.back();
-  return {*state_seed_, static_cast<std::uint64_t>(updates()) * of_an_update + state_starts_[i]};
+  const auto of_earlier_parts = static_cast<std::uint64_t>(state_words(part_of(i).begin));
+  return {*state_seed_, static_cast<std::uint64_t>(updates()) * of_an_update + state_starts_[i] +
+                            of_earlier_parts};
 }
 
 // Blocks follow the order of memory. A parameter may lie in two orders, which state in a file does
 // not tell; the shape of its scales does.
-Tensor RuleOptimizer::empty_scales(std::size_t i) const {
-  const Tensor& param = params()[i];
+Tensor RuleOptimizer::empty_scales(const Tensor& param) {
   const std::int64_t count = scales_of(param.numel());
   const bool is_row_major = param.format() == Format::kContiguous;
   return zeros(is_row_major ? Shape{count} : Shape{count, 1}, DType::kF32, Format::kContiguous,
@@ -81,9 +83,11 @@ void RuleOptimizer::set_state_of(std::size_t i, const UpdateRule& rule, UpdateTe
               "e4m3 needs, numbers and scales. Set both");
     tensors.slots[k] = ensure(slots_[i][place], [&] { return zeros_like(i, dtype); });
     if (dtype != DType::kE4m3) continue;
-    tensors.scales[k] = ensure(scales_[i][place], [&] { return empty_scales(i); });
+    tensors.scales[k] = ensure(scales_[i][place], [&] { return empty_scales(params()[i]); });
   }
-  if (dtype != DType::kF32) tensors.state_random = state_random(i);
+  if (dtype == DType::kF32) return;
+  tensors.state_random = state_random(i);
+  tensors.state_words = state_words(whole_params()[i].numel());
 }
 
 std::size_t RuleOptimizer::slot_named(const char* slot_name) const {
@@ -184,13 +188,22 @@ void RuleOptimizer::set_scales(std::string_view state_name, const Tensor& tensor
   check_arg(state_dtype(i) == DType::kE4m3, name(), "the state `", state_name,
             "` belongs to e4m3, parameter ", i, " keeps its state in ", state_dtype(i),
             ". Make the optimizer with state_dtype e4m3 (--optimizer-state e4m3), or begin anew");
-  const Tensor scales = empty_scales(i);
-  check_arg(tensor.defined() && tensor.dtype() == DType::kF32 && tensor.shape() == scales.shape(),
+  const Tensor own = empty_scales(params()[i]);
+  const Tensor whole = empty_scales(whole_params()[i]);
+  const bool is_part = tensor.defined() && tensor.shape() == own.shape();
+  check_arg(tensor.defined() && tensor.dtype() == DType::kF32 &&
+                (is_part || tensor.shape() == whole.shape()),
             name(), "the state `", state_name, "` is ", tensor, ", parameter ", i, " (",
-            params()[i], ") needs ", scales,
+            whole_params()[i], ") needs ", whole,
             ". Load the state of the same parameters in the same memory format");
-  copy_elements(tensor, scales);
-  scales_[i][k] = scales;
+  copy_elements(tensor, is_part ? own : whole);
+  const std::int64_t begin = scales_of(part_of(i).begin);
+  scales_[i][k] = is_part ? own : copy_of(elements_of(whole, {begin, begin + own.numel()}));
+}
+
+Tensor RuleOptimizer::whole_like(const NamedTensor& entry) const {
+  if (!is_of_scales(entry.name)) return Optimizer::whole_like(entry);
+  return empty_scales(whole_params()[parameter_of(entry.name)]);
 }
 
 void RuleOptimizer::set_state(std::string_view state_name, const Tensor& tensor) {

@@ -48,6 +48,7 @@ class RuleOptimizer : public Optimizer {
  public:
   std::vector<NamedTensor> state() const final;
   std::vector<NamedCounter> counters() const final;
+  Tensor whole_like(const NamedTensor& entry) const final;
   void set_state(std::string_view name, const Tensor& tensor) final;
   void set_counter(std::string_view name, std::int64_t value) final;
   void clear_state() final;
@@ -94,7 +95,7 @@ class RuleOptimizer : public Optimizer {
   DType state_dtype(std::size_t i) const;
   // Whether the name is that of scales, not of a slot.
   bool is_of_scales(std::string_view state_name) const;
-  Tensor empty_scales(std::size_t i) const;
+  static Tensor empty_scales(const Tensor& param);
   void set_scales(std::string_view state_name, const Tensor& tensor);
   void check_state_dtype(std::size_t i, std::string_view state_name, const Tensor& tensor) const;
   RandomPosition state_random(std::size_t i) const;

@@ -40,10 +40,10 @@ extern const RefKernel scaled_matmul = [](const RefArgs& args) {
   const ScaledOperand b{args.inputs[2], args.inputs[3], !attrs.transpose_b, attrs.by};
   for (std::int64_t i = 0; i < a.lines(); ++i) {
     for (std::int64_t j = 0; j < b.lines(); ++j) {
-      double sum = 0;
-      for (std::int64_t k = 0; k < a.terms(); ++k) sum += a.element(i, k) * b.element(j, k);
+      double total = 0;
+      for (std::int64_t k = 0; k < a.terms(); ++k) total += a.element(i, k) * b.element(j, k);
       const double bias = args.has(4) ? args.inputs[4][j] : 0;
-      args.outputs[0][i * b.lines() + j] = sum * a.factor(i) * b.factor(j) + bias;
+      args.outputs[0][i * b.lines() + j] = total * a.factor(i) * b.factor(j) + bias;
     }
   }
 };

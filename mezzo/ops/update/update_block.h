@@ -43,7 +43,8 @@ struct NarrowState {
   unsigned squares = 0;            // UpdateRule::squares
   void* slots[kMostSlots] = {};    // in the place of UpdateBlock::slots
   float* scales[kMostSlots] = {};  // e4m3 only: one for each kStateBlock elements
-  RandomPosition random{};         // slot k is rounded from state_words(count) * k words later on
+  RandomPosition random{};
+  std::int64_t words = 0;  // slot k is rounded from words * k words later on
 
   constexpr explicit operator bool() const { return dtype != DType::kF32; }
 };

@@ -167,6 +167,7 @@ void set_state(flat::UpdateBlock& block, const UpdateRule& rule, std::size_t i,
   block.state.dtype = dtype;
   block.state.squares = rule.squares;
   block.state.random = t.state_random;
+  block.state.words = t.state_words > 0 ? t.state_words : state_words(t.param.numel());
 }
 
 // Bytes of one element's state, read and written.

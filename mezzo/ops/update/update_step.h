@@ -34,8 +34,10 @@ struct UpdateTensors {
   // Of e4m3 state: scales_of(numel) f32 numbers for each slot.
   std::array<Tensor, flat::kMostSlots> scales{};
   // Of bf16 and e4m3 state: a multiple of four words into the stream. Element i of slot k is
-  // rounded with the 16-bit number i from state_words(numel) * k words later on.
+  // rounded with the 16-bit number i from state_words * k words later on. `state_words` is
+  // state_words(numel), of the whole parameter where this is a part of it; 0 stands for this one's.
   RandomPosition state_random{};
+  std::int64_t state_words = 0;
   flat::RuleNumbers<flat::kMostOwn> own{};  // the rule's numbers for this parameter
   HalfUpdate half{};
 };

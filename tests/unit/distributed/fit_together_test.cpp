@@ -290,7 +290,7 @@ TEST_F(FitTogether, WhatFollowsTheValidationIsTheSameInAll) {
   EXPECT_EQ(train(9, folder_), whole);
 }
 
-TEST_F(FitTogether, ACheckpointIsOfThatManyProcesses) {
+TEST_F(FitTogether, ACheckpointIsOfStepsOfThatManyExamples) {
   in_processes(2, [&](ProcessGroup& group) {
     Training training(&group);
     ModelCheckpoint checkpoints({.folder = folder_});
@@ -299,7 +299,8 @@ TEST_F(FitTogether, ACheckpointIsOfThatManyProcesses) {
   Training single(nullptr);
   EXPECT_THAT(
       message_of<ArgumentError>([&] { single.model.fit(2, single.loader, {.resume = folder_}); }),
-      HasSubstr("[resume] the loader was one with processes 2, now it is 1"));
+      HasSubstr("[resume] the loader was one with step_size 6, now it is 3. Processes times batch "
+                "size must stay the same"));
 }
 
 TEST_F(FitTogether, TheLastBatchOfAnEpochMustBeFull) {

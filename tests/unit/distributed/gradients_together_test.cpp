@@ -1,9 +1,16 @@
 // Tests gradients of processes that train together.
+#include <cmath>
+#include <span>
+#include <utility>
+#include <vector>
+
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include "mezzo/core/random.h"
+#include "mezzo/ops/arithmetic.h"
 #include "mezzo/ops/cast.h"
+#include "mezzo/ops/reduce.h"
 #include "mezzo/optim/gradients.h"
 #include "tests/unit/distributed/processes.h"
 #include "tests/unit/message_of.h"
@@ -54,6 +61,30 @@ TEST(AverageGradients, OfSixteenBitsAreF32) {
       EXPECT_EQ(param.grad().dtype(), DType::kF32);
       EXPECT_EQ(param.grad().to_vector<float>()[69'999], (1.0F + small) / 2);
     });
+  }
+}
+
+// The root mean square of the error, of the mean's: two roundings of normal numbers.
+TEST(AverageGradients, InSixteenBitsHaveSmallErrors) {
+  for (const int processes : {2, 3, 4}) {
+    for (const auto& [dtype, most] : {std::pair(DType::kBf16, 0.0026), {DType::kF16, 0.00033}}) {
+      in_processes(processes, [&, dtype = dtype, most = most](ProcessGroup& group) {
+        Generator generator(static_cast<std::uint64_t>(group.rank()));
+        const std::vector<Tensor> params = {parameter({100'000}), parameter({100'000})};
+        for (const Tensor& param : params) param.set_grad(randn({100'000}, generator));
+        average_gradients(std::span(params).last(1), group);
+        params[0].set_grad(params[1].grad());
+        Generator again(static_cast<std::uint64_t>(group.rank()));
+        static_cast<void>(randn({100'000}, again));
+        params[1].set_grad(randn({100'000}, again));
+        average_gradients(std::span(params).last(1), group, dtype);
+        const Tensor error = params[1].grad() - params[0].grad();
+        const double squares = sum(error * error).item();
+        const double whole = sum(params[0].grad() * params[0].grad()).item();
+        EXPECT_LT(std::sqrt(squares / whole), most) << processes;
+        EXPECT_GT(squares, 0);
+      });
+    }
   }
 }
 

@@ -227,7 +227,7 @@ inline void write_state(const flat::UpdateBlock& block, std::int64_t at, std::in
   for (std::size_t k = 0; k < flat::kMostSlots && state.slots[k] != nullptr; ++k) {
     float* values = scratch.slots[k];
     const std::uint16_t* random = random_of(state, word, at, n, scratch.words);
-    word += static_cast<std::uint64_t>(state_words(block.count));
+    word += static_cast<std::uint64_t>(state.words);
     if (state.dtype == DType::kBf16) {
       round_state_to_bf16(values, is_mean_of_squares(state, k), random,
                           static_cast<BFloat16*>(state.slots[k]) + at, n);
