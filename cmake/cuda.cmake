@@ -16,6 +16,10 @@ set(MEZZO_WITH_CUDA OFF)
 if(NOT MEZZO_CUDA MATCHES "^(AUTO|ON|OFF|EMULATED)$")
   message(FATAL_ERROR "MEZZO_CUDA must be AUTO, ON, OFF or EMULATED, it is '${MEZZO_CUDA}'")
 endif()
+# An option that asks for what will not be there is an error, not a wish.
+if(MEZZO_CUDA STREQUAL "OFF" AND MEZZO_NCCL STREQUAL "ON")
+  message(FATAL_ERROR "MEZZO_NCCL is ON, which is for cards, but MEZZO_CUDA is OFF. Set it ON, too, or leave both out")
+endif()
 if(MEZZO_CUDA STREQUAL "OFF" OR (MEZZO_CUDA STREQUAL "AUTO" AND MEZZO_SANITIZE))
   message(STATUS "CUDA kernels: no, by MEZZO_CUDA=${MEZZO_CUDA}; MEZZO_CUDA=ON builds them")
   return()
@@ -29,7 +33,7 @@ if(MEZZO_CUDA STREQUAL "AUTO" AND NOT MEZZO_TESTS)
   endif()
 endif()
 set(MEZZO_CUDA_PATHS "" CACHE STRING
-  "Further folders whose include and lib may hold cuDNN and cuBLASLt, as Python's packages do")
+  "Further folders whose include and lib may hold cuDNN, cuBLASLt and NCCL, as Python's packages do")
 # Where a toolkit for several processors has what is for this one. Arm servers are "sbsa" there, Jetsons "aarch64".
 set(processors "${CMAKE_SYSTEM_PROCESSOR}")
 if(CMAKE_SYSTEM_PROCESSOR STREQUAL "aarch64")
@@ -40,7 +44,43 @@ list(TRANSFORM processors REPLACE "(.+)" "targets/\\1-linux/lib" OUTPUT_VARIABLE
 find_path(MEZZO_CUDNN_INCLUDE cudnn.h HINTS /usr/local/cuda PATHS ${MEZZO_CUDA_PATHS}
   PATH_SUFFIXES include ${includes})
 include("${PROJECT_SOURCE_DIR}/tests/emulated_card/emulated_card.cmake")
+
+# MEZZO_WITH_NCCL: whether processes with cards exchange by NCCL. By MEZZO_NCCL: ON needs its header, OFF does
+# without, AUTO takes it where it is. Debian has no NCCL.
+set(MEZZO_NCCL AUTO CACHE STRING "Exchanges between cards by NCCL: AUTO, ON or OFF")
+set_property(CACHE MEZZO_NCCL PROPERTY STRINGS AUTO ON OFF)
+set(MEZZO_WITH_NCCL OFF)
+if(NOT MEZZO_NCCL MATCHES "^(AUTO|ON|OFF)$")
+  message(FATAL_ERROR "MEZZO_NCCL must be AUTO, ON or OFF, it is '${MEZZO_NCCL}'")
+endif()
+function(mezzo_find_nccl)
+  find_path(MEZZO_NCCL_INCLUDE nccl.h HINTS ${ARGN} /usr/local/cuda PATHS ${MEZZO_CUDA_PATHS}
+    PATH_SUFFIXES include ${includes})
+  find_library(MEZZO_NCCL_LIBRARY NAMES nccl libnccl.so.2
+    HINTS ${ARGN} /usr/local/cuda PATHS ${MEZZO_CUDA_PATHS} PATH_SUFFIXES lib64 lib ${libraries})
+  mark_as_advanced(MEZZO_NCCL_INCLUDE MEZZO_NCCL_LIBRARY)
+  set(version 0)
+  if(MEZZO_NCCL_INCLUDE)
+    file(STRINGS "${MEZZO_NCCL_INCLUDE}/nccl.h" line REGEX "define NCCL_VERSION_CODE +[0-9]+")
+    string(REGEX MATCH "[0-9]+" version "${line}")
+  endif()
+  # The first one in which ncclGetLastError() is: 2.13.
+  set(oldest 21300)
+  if(version GREATER_EQUAL oldest)
+    set(MEZZO_WITH_NCCL ON PARENT_SCOPE)
+    message(STATUS "Exchanges between cards: by NCCL ${version}, loaded by the processes that train together")
+  elseif(MEZZO_NCCL STREQUAL "ON")
+    message(FATAL_ERROR "MEZZO_NCCL is ON, but no nccl.h of NCCL 2.13 or later was found: '${MEZZO_NCCL_INCLUDE}'. "
+                        "Install it, name the folder that holds it in MEZZO_CUDA_PATHS, or set MEZZO_NCCL=OFF")
+  else()
+    message(STATUS "Exchanges between cards: through host memory, no NCCL 2.13 was found")
+  endif()
+endfunction()
+
 if(MEZZO_CUDA STREQUAL "EMULATED")
+  if(NOT MEZZO_NCCL STREQUAL "OFF")
+    mezzo_find_nccl()
+  endif()
   set(MEZZO_WITH_CUDA ON)
   return()
 endif()
@@ -72,6 +112,9 @@ if(MEZZO_NVCC)
   file(REAL_PATH "${MEZZO_NVCC}" toolkit)
   cmake_path(GET toolkit PARENT_PATH toolkit)
   cmake_path(GET toolkit PARENT_PATH toolkit)
+endif()
+if(NOT MEZZO_NCCL STREQUAL "OFF")
+  mezzo_find_nccl("${toolkit}")
 endif()
 find_path(MEZZO_CUBLASLT_INCLUDE cublasLt.h
   HINTS "${toolkit}" /usr/local/cuda PATHS ${MEZZO_CUDA_PATHS} PATH_SUFFIXES include ${includes})

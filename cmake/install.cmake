@@ -25,6 +25,12 @@ install(TARGETS ${static_library} mezzo_sanitize EXPORT mezzo-static-targets
   ARCHIVE DESTINATION ${CMAKE_INSTALL_LIBDIR} COMPONENT development)
 install(EXPORT mezzo-static-targets NAMESPACE mezzo:: DESTINATION ${package_dir} COMPONENT development)
 
+# What processes load that no MPI has started. Programs find it beside the shared library or, if they are in bin, in
+# this folder of their prefix.
+if(TARGET mezzo_gloo)
+  install(TARGETS mezzo_gloo LIBRARY DESTINATION ${CMAKE_INSTALL_LIBDIR}/mezzo COMPONENT runtime)
+endif()
+
 # Kernels are reached through ops only; their headers stay inside. So do those that include ONNX's or MPI's,
 # which a program that links mezzo does not have.
 install(DIRECTORY ${PROJECT_SOURCE_DIR}/mezzo

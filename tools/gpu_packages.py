@@ -8,8 +8,8 @@ ROOT = pathlib.Path(__file__).resolve().parent.parent
 # Packages that exist wherever there is a compiler. Another C library or runtime than the compiler's
 # would break it.
 THERE = {"g++", "cmake", "ninja-build", "python3", "libc6", "libc6-dev", "libgcc-s1", "libstdc++6", "libgomp1"}
-# Only for processes that train together, on CPUs; they are four times as many packages as all the
-# others.
+# Only for processes that train together: they are four times as many packages as all the others.
+# Where the machine has an MPI of its own, mezzo is built with that.
 LEFT_OUT = {"libopenmpi-dev", "openmpi-bin"}
 
 
@@ -79,17 +79,25 @@ def environment(prefix):
 
 
 def wheels():
-    """Folders with a `lib` in which Python packages such as PyTorch's keep cuDNN, cuBLASLt and more of CUDA."""
+    """Folders with a `lib` in which Python packages such as PyTorch's keep cuDNN, cuBLASLt, NCCL and more of CUDA."""
     code = "import nvidia; print(*nvidia.__path__, sep='\\n')"
     found = subprocess.run(["python3", "-c", code], capture_output=True, text=True, timeout=60)
     folders = [pathlib.Path(line) for line in found.stdout.splitlines()] if found.returncode == 0 else []
     return [part for folder in folders for part in sorted(folder.glob("*")) if (part / "lib").is_dir()]
 
 
+def cached(cache, variable):
+    """The value of a variable in CMake's cache; empty without it."""
+    text = cache.read_text(encoding="utf-8") if cache.exists() else ""
+    lines = [line for line in text.splitlines() if line.startswith(f"{variable}:")]
+    value = lines[0].partition("=")[2] if lines else ""
+    return "" if value.endswith("-NOTFOUND") else value
+
+
 def used_wheels(cache):
     """The folders in which CMake found a library, from its cache; they also hold what it loads itself."""
     text = cache.read_text(encoding="utf-8") if cache.exists() else ""
-    lines = [line for line in text.splitlines() if line.startswith("MEZZO_CU") and "_LIBRARY:" in line]
+    lines = [line for line in text.splitlines() if line.startswith(("MEZZO_CU", "MEZZO_NCCL_")) and "_LIBRARY:" in line]
     found = wheels()
     return found if any(str(part) in line for part in found for line in lines) else []
 

@@ -14,6 +14,7 @@
 
 namespace mezzo {
 
+class DeviceEngineMaker;
 class Tensor;
 class WorkRecorder;
 
@@ -87,6 +88,10 @@ class DeviceBackend {
 
   // Starts a timer for the work that this thread queues next.
   virtual std::unique_ptr<DeviceTimer> start_timer(Device device) = 0;
+
+  // Makes what exchanges memory of such devices between processes (core/device_engine.h); null if
+  // the build has no library for that.
+  virtual const DeviceEngineMaker* engine_maker() const { return nullptr; }
 
   // Waits until everything that this thread queued is done, and reports its errors.
   virtual void synchronize(Device device) = 0;

@@ -18,7 +18,10 @@ Part Executable::part_of(const Instruction& instruction) const {
   });
   if (!is_near) return Part::kElsewhere;
   const bool on_host = instruction.call.has_value() && instruction.call->is_reference();
-  return on_host ? Part::kReference : Part::kCall;
+  if (on_host) return Part::kReference;
+  const bool exchanges =
+      !node.is_host() && node.op->exchanges != nullptr && node.op->exchanges(node.attrs);
+  return exchanges ? Part::kTogether : Part::kCall;
 }
 
 void Executable::plan_replay() {

@@ -43,10 +43,12 @@ std::string describe_segments(std::span<const Part> parts, std::span<const Segme
   for (const Segment& segment : segments) {
     recorded += count_calls(parts.subspan(segment.first, segment.last - segment.first));
   }
-  constexpr std::pair<Part, const char*> kOthers[] = {{Part::kReturned, "returned"},
-                                                      {Part::kElsewhere, "of inputs elsewhere"},
-                                                      {Part::kReference, "computed on the host"},
-                                                      {Part::kRefused, "refused"}};
+  constexpr std::pair<Part, const char*> kOthers[] = {
+      {Part::kReturned, "returned"},
+      {Part::kElsewhere, "of inputs elsewhere"},
+      {Part::kReference, "computed on the host"},
+      {Part::kTogether, "exchanged between processes"},
+      {Part::kRefused, "refused"}};
   std::string others;
   std::ptrdiff_t calls = count_calls(parts);
   const auto add = [&](std::ptrdiff_t count, const char* why) {

@@ -17,6 +17,7 @@ enum class Part : std::uint8_t {
   kReturned,   // the result is allocated in every run: a gradient, or not dense
   kElsewhere,  // reads values whose addresses differ in every run
   kReference,  // computed on the host
+  kTogether,   // exchanges values with other processes
   kRefused,    // an attempt to record it failed
 };
 

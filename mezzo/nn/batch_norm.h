@@ -86,10 +86,11 @@ class BatchNorm1d : public BatchNorm {
 // on, all batch normalization in training uses the statistics of the batches of all these
 // processes, as if one process had all their images. The gradients and the running statistics
 // follow, with the same bits in every process. This is for batches so small that their own
-// statistics are poor. Each layer exchanges data twice per step, 16 bytes per channel and process.
-// Names and state of the network do not change. Call it in every process before the first step;
-// `processes` must outlive the training. CPUs only; all processes must have the same number of
-// values per channel, or all throw ArgumentError. Returns the number of layers.
+// statistics are poor. Each layer exchanges data twice per step, 16 bytes per channel and process,
+// for which a card without a device engine is waited for. Names and state of the network do not
+// change. Call it in every process before the first step; `processes` must outlive the training.
+// All processes must have the same number of values per channel, or all throw ArgumentError.
+// Returns the number of layers.
 std::int64_t convert_sync_batchnorm(Module& net, distributed::ProcessGroup& processes);
 
 }  // namespace mezzo::nn

@@ -147,6 +147,7 @@ extern const OpDef batch_norm{
     .infer = infer_batch_norm,
     .backward = batch_norm_backward,
     .again = recompute_norm,
+    .exchanges = batch_norm_exchanges,
     .grad_inputs = 0b111,
     .samples =
         [] {
@@ -180,6 +181,7 @@ extern const OpDef batch_norm_add_relu{
     .infer = infer_batch_norm,
     .backward = batch_norm_backward,
     .again = recompute_norm,
+    .exchanges = batch_norm_exchanges,
     .grad_inputs = 0b100111,
     .samples =
         [] {
@@ -206,12 +208,6 @@ BatchNormResult batch_norm(const Tensor& x, const Tensor& scale, const Tensor& s
   const Tensor bias = widen(shift);
   const bool add_relu = options.residual.defined() && options.relu;
   const BatchNormAttrs attrs{options.training, options.relu, options.eps, options.processes};
-  if (distributed::process_count(options.processes) > 1 && options.training &&
-      !x.device().is_cpu()) {
-    fail<UnsupportedError>(
-        "batch_norm", "x is ", x,
-        ": several processes can share statistics only on CPUs. Leave `processes` out");
-  }
   // Running statistics are not used in training; leaving them out leaves them free to be updated.
   const Tensor none;
   const Tensor& mean = options.training ? none : options.running_mean;

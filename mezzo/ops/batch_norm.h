@@ -38,8 +38,8 @@ struct BatchNormResult {
 // overflow. Nothing is changed in place: see update_running_stats(). Gradients flow to x, weight,
 // bias and the residual, not through `mean` and `var` of the result. Throws ArgumentError for other
 // shapes and dtypes, in training for less than two values per channel, and outside of training
-// without running statistics. Throws UnsupportedError for several processes on devices, and for
-// their gradients of gradients.
+// without running statistics. Throws UnsupportedError for gradients of gradients of several
+// processes.
 BatchNormResult batch_norm(const Tensor& x, const Tensor& weight, const Tensor& bias,
                            const BatchNormOptions& options = {});
 

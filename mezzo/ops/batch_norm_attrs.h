@@ -18,7 +18,15 @@ struct BatchNormAttrs {
       std::tuple(Field{"training", &BatchNormAttrs::training}, Field{"relu", &BatchNormAttrs::relu},
                  Field{"eps", &BatchNormAttrs::eps});
   bool operator==(const BatchNormAttrs&) const = default;
+
+  // Whether statistics, and sums for the gradient, are exchanged.
+  bool exchanges() const { return training && distributed::process_count(processes) > 1; }
 };
+
+// OpDef::exchanges of the operations below.
+inline bool batch_norm_exchanges(const Attrs& attrs) {
+  return attrs.as<BatchNormAttrs>().exchanges();
+}
 
 // Inputs of batch_norm and batch_norm_add_relu. Only the latter has a residual.
 struct BatchNormInput {

@@ -102,6 +102,7 @@ extern const OpDef batch_norm_grad{
                                1U << NormGradIn::kResidual,
                   .reason = "part of a backward pass, which runs in its forward's dtype"},
     .infer = infer_batch_norm_grad,
+    .exchanges = batch_norm_exchanges,
     .samples = grad_samples,
     .ulps = 8,
 };

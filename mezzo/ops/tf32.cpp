@@ -7,13 +7,13 @@
 namespace mezzo {
 namespace {
 
-bool is_set_in_environment() {
+bool is_tf32_set_in_environment() {
   const char* text = std::getenv("MEZZO_TF32");  // NOLINT(concurrency-mt-unsafe)
   return text != nullptr && std::string_view(text) == "1";
 }
 
 std::atomic<bool>& allowed() {
-  static std::atomic<bool> allowed(is_set_in_environment());
+  static std::atomic<bool> allowed(is_tf32_set_in_environment());
   return allowed;
 }
 

@@ -8,6 +8,7 @@
 #include <sys/mman.h>
 
 #include "tests/emulated_card/failure.h"
+#include "tests/emulated_card/queue.h"
 
 namespace mezzo::emulated_card {
 namespace {
@@ -24,6 +25,7 @@ constexpr int kOnes = 0xFF;
 struct Block {
   std::size_t bytes;
   cudaMemoryType type;
+  int card = current_card();  // of the thread that took it
 };
 
 std::map<const char*, Block>& blocks() {
@@ -79,6 +81,15 @@ void* take_from_host(std::size_t bytes, cudaMemoryType type) {
   return block;
 }
 
+// Null for ordinary memory.
+const Block* block_at(const void* data) {
+  const auto* byte = static_cast<const char*>(data);
+  auto found = blocks().upper_bound(byte);
+  if (found == blocks().begin()) return nullptr;
+  --found;
+  return byte < found->first + found->second.bytes ? &found->second : nullptr;
+}
+
 }  // namespace
 
 Access::Access() {
@@ -121,12 +132,13 @@ bool give_back_memory(void* block) {
 }
 
 cudaMemoryType type_of(const void* data) {
-  const auto* byte = static_cast<const char*>(data);
-  auto found = blocks().upper_bound(byte);
-  if (found == blocks().begin()) return cudaMemoryTypeUnregistered;
-  --found;
-  return byte < found->first + found->second.bytes ? found->second.type
-                                                   : cudaMemoryTypeUnregistered;
+  const Block* block = block_at(data);
+  return block != nullptr ? block->type : cudaMemoryTypeUnregistered;
+}
+
+int card_at(const void* data) {
+  const Block* block = block_at(data);
+  return block != nullptr && block->type == cudaMemoryTypeDevice ? block->card : current_card();
 }
 
 }  // namespace mezzo::emulated_card

@@ -33,5 +33,7 @@ bool give_back_memory(void* block);
 
 // The kind of memory at an address; cudaMemoryTypeUnregistered for ordinary host memory.
 cudaMemoryType type_of(const void* data);
+// The card whose memory it is; for all other memory the calling thread's current card.
+int card_at(const void* data);
 
 }  // namespace mezzo::emulated_card

@@ -13,6 +13,8 @@
 using Work = std::function<void()>;
 using Clock = std::chrono::steady_clock;
 
+using mezzo::emulated_card::current_card;
+
 // The types that the CUDA runtime's header declares.
 struct CUgraph_st {
   std::vector<Work> work;
@@ -26,6 +28,7 @@ struct CUstream_st {
   std::deque<Work> queued;
   std::int64_t accepted = 0;  // number of tasks queued so far; the next counts those that ran
   std::int64_t done = 0;
+  int card = current_card();  // of the thread that created it
   // While a recording is in progress:
   cudaGraph_t graph = nullptr;
   std::thread::id recorder{};
@@ -34,6 +37,7 @@ struct CUstream_st {
 };
 
 struct CUevent_st {
+  int card = current_card();      // of the thread that created it
   cudaStream_t stream = nullptr;  // the stream of the last recording, and the work before it
   std::int64_t behind = 0;
   bool is_recorded_in_graph = false;
@@ -52,16 +56,6 @@ cudaError_t failure = cudaSuccess;
 std::vector<cudaStream_t>& streams() {
   static auto* all = new std::vector<cudaStream_t>;
   return *all;
-}
-
-void run_up_to(cudaStream_t stream, std::int64_t count) {
-  const Access access;
-  while (stream->done < count) {
-    const Work work = std::move(stream->queued.front());
-    stream->queued.pop_front();
-    work();
-    ++stream->done;
-  }
 }
 
 cudaError_t break_recording(cudaStream_t stream, cudaError_t error) {
@@ -88,6 +82,20 @@ cudaError_t queue(cudaStream_t stream, Work work) {
   ++stream->accepted;
   return cudaSuccess;
 }
+
+void run_up_to(cudaStream_t stream, std::int64_t end) {
+  const Access access;
+  while (stream->done < end) {
+    const Work work = std::move(stream->queued.front());
+    stream->queued.pop_front();
+    work();
+    ++stream->done;
+  }
+}
+
+std::int64_t end_of(cudaStream_t stream) { return stream->accepted; }
+
+int card_of(cudaStream_t stream) { return stream->card; }
 
 void run_queued(cudaStream_t stream) { run_up_to(stream, stream->accepted); }
 
@@ -226,6 +234,7 @@ cudaError_t cudaEventDestroy(cudaEvent_t event) {
 
 cudaError_t cudaEventRecord(cudaEvent_t event, cudaStream_t stream) {
   const std::lock_guard lock(machine());
+  if (event->card != stream->card) return cudaErrorInvalidResourceHandle;
   event->is_recorded_in_graph = stream->graph != nullptr;
   if (event->is_recorded_in_graph)
     return stream->is_broken ? cudaErrorStreamCaptureInvalidated : cudaSuccess;

@@ -1,6 +1,7 @@
 // The streams of the emulated card: which work runs in which order.
 #pragma once
 
+#include <cstdint>
 #include <functional>
 #include <mutex>
 
@@ -17,6 +18,16 @@ cudaError_t queue(cudaStream_t stream, std::function<void()> work);
 // Runs the queued work of a stream, or of all streams.
 void run_queued(cudaStream_t stream);
 void run_all_queued();
+
+// The end of what is queued in a stream so far, and a function that runs the work up to there.
+std::int64_t end_of(cudaStream_t stream);
+void run_up_to(cudaStream_t stream, std::int64_t end);
+
+// The number of the card to which a stream belongs, and that of the calling thread's current card.
+int card_of(cudaStream_t stream);
+int current_card();
+// How many cards there are: 1, or MEZZO_EMULATED_CARD_COUNT. They share one memory.
+int card_count();
 
 // For calls that may wait for the device: they invalidate the calling thread's recordings, unless
 // it requested cudaStreamCaptureModeRelaxed.

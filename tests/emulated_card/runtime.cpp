@@ -5,6 +5,7 @@
 #include <cstring>
 #include <memory>
 #include <mutex>
+#include <string>
 #include <utility>
 #include <vector>
 
@@ -41,6 +42,10 @@ int driver() {
 
 thread_local cudaError_t last_error = cudaSuccess;
 
+thread_local int card_in_use = 0;
+
+bool is_card(int device) { return device >= 0 && device < card_count(); }
+
 cudaError_t note(cudaError_t error) {
   if (error != cudaSuccess) last_error = error;
   return error;
@@ -60,6 +65,16 @@ int capability() {
   return value;
 }
 
+int card_count() {
+  static const int count = [] {
+    const char* text = std::getenv("MEZZO_EMULATED_CARD_COUNT");  // NOLINT(concurrency-mt-unsafe)
+    return text == nullptr ? 1 : std::atoi(text);
+  }();
+  return count;
+}
+
+int current_card() { return card_in_use; }
+
 cudaError_t check_grid(dim3 blocks, dim3 threads) {
   const std::uint64_t in_block = std::uint64_t{threads.x} * threads.y * threads.z;
   const bool fits = in_block >= 1 && in_block <= 1024 && threads.z <= 64 && blocks.x >= 1 &&
@@ -74,12 +89,17 @@ cudaError_t queue_kernel(dim3 blocks, dim3 threads, cudaStream_t stream,
                          std::function<void()> body) {
   const std::lock_guard lock(machine());
   if (const cudaError_t error = check_grid(blocks, threads); error != cudaSuccess) return error;
+  if (stream != nullptr && card_of(stream) != card_in_use) return cudaErrorInvalidResourceHandle;
   return queue(stream,
                [blocks, threads, body = std::move(body)] { run_grid(blocks, threads, body); });
 }
 
 void check_reachable(const void* data) {
   const std::lock_guard lock(machine());
+  if (card_at(data) != card_in_use) {
+    give_up("a kernel on card " + std::to_string(card_in_use) + " is given memory of card " +
+            std::to_string(card_at(data)));
+  }
   // Empty tensors lie at null, at an offset from it, or one past the end of a block.
   constexpr std::uintptr_t kPage = 4096;
   if (reinterpret_cast<std::uintptr_t>(data) < kPage || is_reachable(data) ||
@@ -103,6 +123,7 @@ const char* cudaGetErrorName(cudaError_t error) {
     case cudaErrorInvalidValue: return "cudaErrorInvalidValue";
     case cudaErrorMemoryAllocation: return "cudaErrorMemoryAllocation";
     case cudaErrorInvalidDevice: return "cudaErrorInvalidDevice";
+    case cudaErrorInvalidResourceHandle: return "cudaErrorInvalidResourceHandle";
     case cudaErrorInvalidConfiguration: return "cudaErrorInvalidConfiguration";
     case cudaErrorNotReady: return "cudaErrorNotReady";
     case cudaErrorIllegalAddress: return "cudaErrorIllegalAddress";
@@ -116,7 +137,7 @@ const char* cudaGetErrorName(cudaError_t error) {
 const char* cudaGetErrorString(cudaError_t error) { return cudaGetErrorName(error); }
 
 cudaError_t cudaGetDeviceCount(int* count) {
-  *count = driver() >= CUDART_VERSION / 1000 * 1000 ? 1 : 0;
+  *count = driver() >= CUDART_VERSION / 1000 * 1000 ? card_count() : 0;
   return *count > 0 ? cudaSuccess : note(cudaErrorInsufficientDriver);
 }
 
@@ -131,15 +152,18 @@ cudaError_t cudaRuntimeGetVersion(int* version) {
 }
 
 cudaError_t cudaGetDevice(int* device) {
-  *device = 0;
+  *device = card_in_use;
   return cudaSuccess;
 }
 
 cudaError_t cudaSetDevice(int device) {
-  return device == 0 ? cudaSuccess : note(cudaErrorInvalidDevice);
+  if (!is_card(device)) return note(cudaErrorInvalidDevice);
+  card_in_use = device;
+  return cudaSuccess;
 }
 
-cudaError_t cudaDeviceGetAttribute(int* value, cudaDeviceAttr attribute, int /*device*/) {
+cudaError_t cudaDeviceGetAttribute(int* value, cudaDeviceAttr attribute, int device) {
+  if (!is_card(device)) return note(cudaErrorInvalidDevice);
   switch (attribute) {
     case cudaDevAttrMultiProcessorCount: *value = multiprocessors(); break;
     case cudaDevAttrComputeCapabilityMajor: *value = capability() / 10; break;
@@ -150,7 +174,7 @@ cudaError_t cudaDeviceGetAttribute(int* value, cudaDeviceAttr attribute, int /*d
 }
 
 cudaError_t cudaGetDeviceProperties(cudaDeviceProp* properties, int device) {
-  if (device != 0) return note(cudaErrorInvalidDevice);
+  if (!is_card(device)) return note(cudaErrorInvalidDevice);
   *properties = {};
   constexpr char kName[] = "emulated card";
   std::copy(std::begin(kName), std::end(kName), properties->name);
@@ -158,6 +182,7 @@ cudaError_t cudaGetDeviceProperties(cudaDeviceProp* properties, int device) {
   properties->minor = capability() % 10;
   properties->multiProcessorCount = multiprocessors();
   properties->totalGlobalMem = kRoom;
+  properties->uuid.bytes[0] = static_cast<char>(1 + device);
   return cudaSuccess;
 }
 
@@ -204,7 +229,8 @@ cudaError_t cudaPointerGetAttributes(cudaPointerAttributes* attributes, const vo
   const std::lock_guard lock(machine());
   *attributes = {};
   attributes->type = type_of(data);
-  attributes->device = attributes->type == cudaMemoryTypeUnregistered ? cudaInvalidDeviceId : 0;
+  attributes->device =
+      attributes->type == cudaMemoryTypeUnregistered ? cudaInvalidDeviceId : card_at(data);
   return cudaSuccess;
 }
 

@@ -10,6 +10,7 @@
 #include "mezzo/kernels/cuda/context.h"
 #include "mezzo/kernels/cuda/host_copy.h"
 #include "mezzo/kernels/cuda/memory.h"
+#include "mezzo/kernels/cuda/nccl_engine.h"
 #include "mezzo/kernels/cuda/pinned.h"
 #include "mezzo/kernels/cuda/recorder.h"
 #include "mezzo/kernels/cuda/report.h"
@@ -108,6 +109,8 @@ class CudaBackend final : public DeviceBackend {
     refuse_while_recording("it is timed");
     return cuda::start_timer(device);
   }
+
+  const DeviceEngineMaker* engine_maker() const override { return cuda::engine_maker(); }
 
   void synchronize(Device device) override {
     refuse_while_recording("it waits for the GPU");

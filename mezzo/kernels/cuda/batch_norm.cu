@@ -1,6 +1,7 @@
 // Batch normalization, fused with ReLU and the addition of a residual.
 #include "mezzo/kernels/cuda/batch_norm.cuh"
 #include "mezzo/kernels/cuda/moments.cuh"
+#include "mezzo/kernels/cuda/norm_together.h"
 #include "mezzo/ops/batch_norm_attrs.h"
 
 namespace mezzo::kernels::cuda {
@@ -82,6 +83,9 @@ void run_packs(const Launch& launch, const KernelArgs& args, const Tensor& x,
     check_launch("statistics_kernel");
     combine_columns(launch, g, Statistics{out<float>(args.output(1)), out<float>(args.output(2))},
                     partial.as<const Moments>());
+    if (attrs.exchanges()) {
+      share_statistics_on_card(attrs, g.pixels, args.output(1), args.output(2));
+    }
   }
   const auto apply = [&]<Tail kTail>() {
     apply_kernel<N, kTail><<<g.grid(), g.block(), 0, launch.stream()>>>(

@@ -1,5 +1,8 @@
 // The gradients of batch normalization, fused with those of ReLU and of the residual.
+#include <array>
+
 #include "mezzo/kernels/cuda/batch_norm.cuh"
+#include "mezzo/kernels/cuda/norm_together.h"
 #include "mezzo/ops/batch_norm_attrs.h"
 
 namespace mezzo::kernels::cuda {
@@ -150,14 +153,17 @@ void run_kernels(const Launch& launch, const KernelArgs& args, const GradTensors
   check_launch("sums_kernel");
   combine_columns(launch, g, ParameterGrads{inputs, grad_weight, grad_bias},
                   partial.as<const float2>());
-  const float share =
-      args.attrs<BatchNormAttrs>().training ? 1.0F / static_cast<float>(g.pixels) : 0.0F;
+  // Statistics of several processes depend on x through the sums of all of them.
+  const auto& attrs = args.attrs<BatchNormAttrs>();
+  std::array<Tensor, 2> sums{args.output(1), args.output(2)};
+  if (attrs.exchanges()) sums = means_on_card(attrs, sums[0], sums[1]);
+  const float share = attrs.training ? 1.0F / static_cast<float>(g.pixels) : 0.0F;
   // With a residual, the gradients are joined and masked by now.
   constexpr bool kMasked = has_residual(kMask);
   GradTensors<T> rest = t;
   if (kMasked) rest.grad = t.grad_residual;
-  grad_x_kernel<N, kMasked ? Mask::kNone : kMask>
-      <<<g.grid(), g.block(), 0, launch.stream()>>>(g, inputs, rest, share, grad_weight, grad_bias);
+  grad_x_kernel<N, kMasked ? Mask::kNone : kMask><<<g.grid(), g.block(), 0, launch.stream()>>>(
+      g, inputs, rest, share, in<float>(sums[0]), in<float>(sums[1]));
   check_launch("grad_x_kernel");
 }
 

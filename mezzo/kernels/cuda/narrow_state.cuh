@@ -25,7 +25,7 @@ __device__ inline float read_state(const NarrowState& state, std::size_t slot, s
 
 // The 16 random bits of element i of a slot.
 __device__ inline std::uint32_t state_bits(const UpdateBlock& b, std::size_t slot, std::int64_t i) {
-  const auto first = static_cast<std::uint64_t>(state_words(b.count)) * slot;
+  const auto first = static_cast<std::uint64_t>(b.state.words) * slot;
   std::uint32_t words[4];
   kernels::cuda::philox_block(
       b.state.random.seed, (b.state.random.offset + first) / 4 + static_cast<std::uint64_t>(i) / 8,

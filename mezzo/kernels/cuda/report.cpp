@@ -61,6 +61,11 @@ void throw_reported(Device device) {
     fail("recurrent", "length ", found.value, " of sequence ", found.at, " is outside [0, ",
          found.bound - 1, "], found on ", device, " after the call. Give the number of its steps");
   }
+  if (static_cast<Fault>(found.fault) == Fault::kCount) {
+    fail("batch_norm", "statistics are those of all processes, and process 0 has ", found.bound,
+         " values per channel, process ", found.at, " ", found.value, ", found on ", device,
+         " after the call. Give each batches of the same size: drop the last incomplete ones");
+  }
   fail("indexing", "index ", found.at, " is ", found.value, ", out of range for ", found.bound,
        " rows, found on ", device, " after the call. Indices count from 0");
 }

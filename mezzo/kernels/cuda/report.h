@@ -11,7 +11,7 @@
 
 namespace mezzo::kernels::cuda {
 
-enum class Fault : int { kNone, kLabel, kIndex, kLength };
+enum class Fault : int { kNone, kLabel, kIndex, kLength, kCount };
 
 struct Report {
   int claimed = 0;  // set by the first kernel that finds something
@@ -28,17 +28,22 @@ Report* report_of(Device device);
 void throw_reported(Device device);
 
 #ifdef __CUDACC__
+// Reports to the host, unless something else is reported already.
+__device__ inline void report_fault(Report* report, Fault fault, std::int64_t at,
+                                    std::int64_t value, std::int64_t bound) {
+  if (atomicCAS_system(&report->claimed, 0, 1) != 0) return;
+  report->at = at;
+  report->value = value;
+  report->bound = bound;
+  __threadfence_system();
+  *static_cast<volatile int*>(&report->fault) = static_cast<int>(fault);
+}
+
 // True if 0 <= value < bound; otherwise reports element `at` to the host.
 __device__ inline bool check_range(Report* report, Fault fault, std::int64_t at, std::int64_t value,
                                    std::int64_t bound) {
   if (value >= 0 && value < bound) return true;
-  if (atomicCAS_system(&report->claimed, 0, 1) == 0) {
-    report->at = at;
-    report->value = value;
-    report->bound = bound;
-    __threadfence_system();
-    *static_cast<volatile int*>(&report->fault) = static_cast<int>(fault);
-  }
+  report_fault(report, fault, at, value, bound);
   return false;
 }
 #endif

@@ -1,0 +1,7 @@
+#include "mezzo/kernels/cuda/nccl_engine.h"
+
+namespace mezzo::kernels::cuda {
+
+const DeviceEngineMaker* engine_maker() { return nullptr; }
+
+}  // namespace mezzo::kernels::cuda
