@@ -73,6 +73,7 @@
 #include "mezzo/data/transforms.h"
 #include "mezzo/distributed/average.h"
 #include "mezzo/distributed/process_group.h"
+#include "mezzo/distributed/tensors.h"
 #include "mezzo/graph/compile.h"
 #include "mezzo/graph/dot.h"
 #include "mezzo/graph/graph.h"

@@ -36,6 +36,9 @@ void print_memory(const train::RunOptions& run, const train::RunResult& result,
     write_out(", the process {}", format_bytes(process_bytes));
   }
   write_out("\n");
+  if (run.process_count() > 1) {
+    write_out("  exchange  {} sent by this process in a step\n", format_bytes(result.sent_bytes));
+  }
 }
 
 void print_times(const train::RunOptions& run, const train::ExampleKind& example,
@@ -61,8 +64,7 @@ void print_times(const train::RunOptions& run, const train::ExampleKind& example
 
 void run_bench(BenchOptions options) {
   train::RunOptions run = options.parsed();
-  const auto processes = share_work(options);
-  run.processes = processes.get();
+  const auto processes = share_work(options, {&run, 1});
   const train::ExampleKind example = train::usual_example(run);
   apply_machine_options(options);
   JsonLines json(options.json);
@@ -86,6 +88,7 @@ void run_bench(BenchOptions options) {
   Json event = result_event(run, result, false);
   if (example.is_tokens()) event["tokens_per_s"] = result.tokens_per_s;
   event["process_bytes"] = process_bytes;
+  if (run.process_count() > 1) event["sent_bytes"] = result.sent_bytes;
   json.write(event);
 }
 

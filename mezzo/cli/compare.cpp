@@ -149,8 +149,7 @@ void run_compare(CompareOptions options) {
   check_outputs({json, page},
                 {.folders = {{"--logdir", options.logdir}}, .data = options.run.data});
   std::vector<train::RunOptions> runs = parsed_runs(options);
-  const auto processes = share_work(options);
-  for (train::RunOptions& run : runs) run.processes = processes.get();
+  const auto processes = share_work(options, runs);
   apply_machine_options(options);
   RunReport report(report_title(runs.front().model, runs.front().data), options.report,
                    runs.size());

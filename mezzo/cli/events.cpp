@@ -56,6 +56,8 @@ Json step_fields(const train::RunOptions& options) {
   return {
       {"recompute", options.recompute},
       {"sync_batchnorm", options.sync_batchnorm},
+      {"reduce_dtype", name_of(options.reduce_dtype)},
+      {"shard_optimizer", options.shard_optimizer},
       {"graph", options.graph},
       {"optimizer", reads.name},
       {"lr", optimizer.lr},

@@ -64,6 +64,7 @@ struct SharedOptions {
   ScheduleWords schedule{};
   std::optional<std::string> monitor{};  // default: loss
   std::string device = "cpu";
+  std::string reduce_dtype = "f32";
   std::optional<std::int64_t> epochs{};  // default: one, or as many as --steps takes
   bool tf32 = false;
   std::string bad_images = "error";
@@ -118,8 +119,8 @@ void add_schedule_options(CLI::App& command, SharedOptions& options);
 // --eval-every --ema --ema-warmup --early-stop --monitor: when to validate, and reactions to the
 // validation.
 void add_watch_options(CLI::App& command, SharedOptions& options);
-// --graph --recompute --sync-batchnorm --seed and the options of add_device_options(): how steps
-// run.
+// --graph --recompute --seed, --sync-batchnorm --reduce-dtype --shard-optimizer of several
+// processes, and the options of add_device_options(): how steps run.
 void add_execution_options(CLI::App& command, SharedOptions& options);
 // --device --tf32 --exact --threads
 void add_device_options(CLI::App& command, SharedOptions& options);

@@ -79,18 +79,15 @@ void set_loss(const SharedOptions& options, train::RunOptions& run) {
 }
 
 void add_freeze_option(CLI::App& command, SharedOptions& options) {
-  command
-      .add_option("--freeze", options.run.fine_tuning.freeze,
-                  "Modules and parameters that are not trained: conv1,bn1,layer1.*")
+  command.add_option("--freeze", options.run.fine_tuning.freeze, "Frozen: conv1,layer1.*")
       ->delimiter(',')
       ->group(heading::kFineTuning);
 }
 
 void add_beginning_options(CLI::App& command, SharedOptions& options) {
   const auto add = [](CLI::Option* option) { option->group(heading::kFineTuning); };
-  add(offer_files(
-      command.add_option("--weights", options.run.fine_tuning.weights,
-                         "Start from a safetensors or PyTorch file, or from checkpoints")));
+  add(offer_files(command.add_option("--weights", options.run.fine_tuning.weights,
+                                     "File or run to begin with")));
   add_freeze_option(command, options);
   add(offer(command.add_option("--head", options.head, "new: a new last layer"), {"new"}));
   add(command.add_flag("--zero-init-residual", options.run.zero_init_residual,

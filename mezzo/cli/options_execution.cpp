@@ -3,6 +3,7 @@
 #include "mezzo/cli/option_words.h"
 #include "mezzo/core/device_backend.h"
 #include "mezzo/core/parallel.h"
+#include "mezzo/distributed/wire.h"
 #include "mezzo/ops/exact_sums.h"
 #include "mezzo/ops/tf32.h"
 
@@ -22,10 +23,19 @@ Device parse_device_option(const std::string& text) {
   return *device;
 }
 
+DType parse_reduce_dtype(const std::string& text) {
+  const std::optional<DType> dtype = parse_dtype(text);
+  check_arg(dtype.has_value() && distributed::can_be_exchanged(*dtype), "--reduce-dtype", "`", text,
+            "` is not a dtype in which processes exchange gradients. Use ",
+            distributed::kWireDTypes);
+  return *dtype;
+}
+
 }  // namespace
 
 void set_device(const SharedOptions& options, train::RunOptions& run) {
   run.device = parse_device_option(options.device);
+  run.reduce_dtype = parse_reduce_dtype(options.reduce_dtype);
 }
 
 void add_execution_options(CLI::App& command, SharedOptions& options) {
@@ -35,7 +45,11 @@ void add_execution_options(CLI::App& command, SharedOptions& options) {
       ->capture_default_str();
   add(command.add_option("--recompute", options.run.recompute, "To save memory: layer?.?"))
       ->delimiter(',');
-  add(command.add_flag("--sync-batchnorm", options.run.sync_batchnorm, "Norms over all processes"));
+  add(command.add_flag("--sync-batchnorm", options.run.sync_batchnorm, "Norms of all processes"));
+  add(command.add_flag("--shard-optimizer", options.run.shard_optimizer, "Shared by processes"));
+  add(offer(command.add_option("--reduce-dtype", options.reduce_dtype, "Of sent gradients"),
+            words_in(distributed::kWireDTypes)))
+      ->capture_default_str();
   add_device_options(command, options);
 }
 

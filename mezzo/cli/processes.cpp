@@ -6,6 +6,7 @@
 
 #include "mezzo/core/error.h"
 #include "mezzo/core/log.h"
+#include "mezzo/distributed/tensors.h"
 
 namespace mezzo::cli {
 
@@ -25,8 +26,14 @@ void write_but_warnings(logging::Topic topic, std::string_view line) {
 
 }  // namespace
 
-std::unique_ptr<distributed::ProcessGroup> share_work(SharedOptions& options) {
+std::unique_ptr<distributed::ProcessGroup> share_work(SharedOptions& options,
+                                                      std::span<train::RunOptions> runs) {
   auto processes = distributed::connect();
+  const bool takes_own_card = processes->size() > 1 && options.device == "cuda";
+  for (train::RunOptions& run : runs) {
+    run.processes = processes.get();
+    if (takes_own_card) run.device = distributed::own_card();
+  }
   if (processes->rank() == 0) return processes;
   options.quiet = true;
   for (std::string* file : {&options.json, &options.report, &options.logdir}) file->clear();

@@ -79,9 +79,8 @@ void write_both(const std::string& save, const nn::Module& trained, RunReport& r
 void run_train(TrainOptions options) {
   check_files(options);
   train::RunOptions run = options.parsed();
-  const auto processes = share_work(options);
+  const auto processes = share_work(options, {&run, 1});
   if (processes->rank() > 0) options.save.clear();
-  run.processes = processes.get();
   run.dump.made_by = std::string("mezzo ") + MEZZO_VERSION;
   apply_machine_options(options);
   const std::string name = fmt::format("{} {}", run.model, precision_of(run));

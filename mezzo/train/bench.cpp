@@ -38,8 +38,13 @@ RunResult bench(const RunOptions& options, const BenchOptions& bench, RunObserve
   reset_peak_memory(options.device);
   observer.on_start(bench.warmup + bench.steps);
   StepStatistics statistics;
+  const auto sent_bytes = [&] {
+    return options.processes != nullptr ? options.processes->bytes_sent() : std::int64_t{0};
+  };
+  std::int64_t sent_before = 0;
   for (std::int64_t i = 0; i < bench.warmup + bench.steps; ++i) {
     if (bench.profile != nullptr && i == bench.warmup) bench.profile->reset();
+    if (i == bench.warmup) sent_before = sent_bytes();
     // What a GPU's libraries try out in the first steps, and the memory for it, is not needed
     // later.
     const bool is_card = !options.device.is_cpu();
@@ -54,6 +59,7 @@ RunResult bench(const RunOptions& options, const BenchOptions& bench, RunObserve
     result.tokens_per_s = result.images_per_s * static_cast<double>(example.shape[0]);
   }
   result.peak_bytes = memory_stats(options.device).peak_bytes;
+  result.sent_bytes = (sent_bytes() - sent_before) / bench.steps;
   return result;
 }
 

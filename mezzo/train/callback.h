@@ -44,7 +44,9 @@ struct FitState {
   // above and the metrics are those of the whole training.
   std::string resumed_from{};
   // Captures everything needed to resume from here. May be called in after_step(), after_epoch(),
-  // on_evaluation_failed(), on_batch_failed() and on_train_end().
+  // on_evaluation_failed(), on_batch_failed() and on_train_end(). If processes share the optimizer,
+  // all of them must call it together, for it gathers the parts; then not in on_batch_failed(), nor
+  // in on_evaluation_failed() unless all have failed (ProcessGroup::all_have_failed()).
   std::function<io::Checkpoint()> capture{};
   // The weights that are evaluated, by the names of the network's state(), if a callback replaces
   // the network's own for evaluations; otherwise null.

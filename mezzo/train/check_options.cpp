@@ -142,8 +142,6 @@ void check_options(const RunOptions& options) {
             "must be at least 1: ", options.steps.value_or(1));
   check_arg(options.batch_size >= 1, "--batch-size", "must be at least 1: ", options.batch_size);
   check_optimizer(options.optimizer, options.batch_size);
-  check_arg(options.process_count() == 1 || options.device.is_cpu(), "--device", options.device,
-            ": several processes train together on CPUs only. Leave it out, or start one process");
   check_schedule(options.schedule);
   check_loss(options.loss);
   check_watch(options.watch);

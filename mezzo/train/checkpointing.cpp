@@ -9,6 +9,7 @@
 #include "mezzo/io/checkpoint_manifest.h"
 #include "mezzo/io/pytorch_file.h"
 #include "mezzo/io/safetensors.h"
+#include "mezzo/optim/sharded.h"
 #include "mezzo/train/moving_average.h"
 
 namespace mezzo::train {
@@ -22,6 +23,8 @@ constexpr const char* kStep = "step";
 constexpr const char* kSkippedInARow = "skipped_in_a_row";
 constexpr const char* kLoader = "loader";
 constexpr const char* kImages = "images";
+constexpr const char* kStepSize = "step_size";    // examples of a step, of all processes
+constexpr const char* kBatchSize = "batch_size";  // and what earlier versions kept in its place
 constexpr const char* kProcesses = "processes";
 constexpr const char* kSampler = "sampler";
 constexpr const char* kNoSampler = "none";
@@ -102,26 +105,33 @@ void restore_scales(const amp::TrainStep& step, const io::Checkpoint& checkpoint
   scales->load_state(checkpoint.tensors(kScales));
 }
 
-// The values of checkpoints of earlier versions: they trained in one process, without samplers.
-io::CheckpointValues earlier_order() {
-  return {{kProcesses, std::int64_t{1}}, {kSampler, std::string(kNoSampler)}};
+// The values of checkpoints of earlier versions: they trained without samplers, and at first in one
+// process.
+io::CheckpointValues earlier_order(const io::CheckpointValues& saved) {
+  const auto number = [&](const char* name) {
+    const auto found = saved.find(name);
+    return found != saved.end() ? std::get<std::int64_t>(found->second) : std::int64_t{1};
+  };
+  return {{kStepSize, number(kBatchSize) * number(kProcesses)},
+          {kSampler, std::string(kNoSampler)}};
 }
 
 std::string sampler_of(const data::BatchOrder& order) {
   return order.sampler != nullptr ? order.sampler->description() : kNoSampler;
 }
 
-// The settings that must be the same for a position to mean the same batch.
+// The settings that must be the same for a position to mean the same examples. How many processes
+// share a step does not matter.
 io::CheckpointValues order_of(const TrainingState& state) {
   const data::BatchOrder& order = state.loader.order();
   const distributed::ProcessGroup* group = state.step.options().processes;
+  const std::int64_t processes = group != nullptr ? group->size() : order.shard.count;
   return {{kImages, order.examples},
-          {"batch_size", order.batch_size},
+          {kStepSize, order.batch_size * processes},
           {"drop_remainder", static_cast<std::int64_t>(order.drop_remainder)},
           {"shuffle", static_cast<std::int64_t>(order.shuffle)},
           {"seed", static_cast<std::int64_t>(order.seed)},
-          {kSampler, sampler_of(order)},
-          {kProcesses, group != nullptr ? group->size() : order.shard.count}};
+          {kSampler, sampler_of(order)}};
 }
 
 io::CheckpointValues place_of(const TrainingState& state) {
@@ -131,19 +141,27 @@ io::CheckpointValues place_of(const TrainingState& state) {
   return values;
 }
 
+const char* advice_on(std::string_view name) {
+  if (name == kImages) {
+    return ". Their number must stay the same: replace the file of an unreadable image with a good "
+           "one, bring a text back as it was, or use another folder";
+  }
+  if (name == kStepSize) {
+    return ". Processes times batch size must stay the same: change the batch size with the number "
+           "of processes, or use another folder";
+  }
+  return ". Make the same loader, or use another folder";
+}
+
 void check_order(const TrainingState& state, const io::Checkpoint& checkpoint) {
   const auto section = checkpoint.values.find(kLoader);
   const io::CheckpointValues saved =
       section != checkpoint.values.end() ? section->second : io::CheckpointValues();
-  const io::CheckpointValues earlier_values = earlier_order();
+  const io::CheckpointValues earlier_values = earlier_order(saved);
   for (const auto& [name, now] : order_of(state)) {
     const auto earlier = earlier_values.find(name);
     const bool is_older = earlier != earlier_values.end() && !saved.contains(name);
-    const char* const advice = name == kImages
-                                   ? ". Their number must stay the same: replace the file of an "
-                                     "unreadable image with a good one, bring a text back as it "
-                                     "was, or use another folder"
-                                   : ". Make the same loader, or use another folder";
+    const char* const advice = advice_on(name);
     std::visit(
         [&]<class T>(const T& value) {
           const T before =
@@ -170,7 +188,10 @@ void restore_all_but_network(const TrainingState& state, const io::Checkpoint& c
 
 }  // namespace
 
-io::Checkpoint capture(const TrainingState& state, std::int64_t step) {
+namespace {
+
+// The state of this process, in which a sharded optimizer has its own parts alone.
+io::Checkpoint capture_own(const TrainingState& state, std::int64_t step) {
   io::Checkpoint checkpoint{.step = step};
   checkpoint.groups = {{kModelGroup, state.step.net().state()},
                        {kOptimizer, state.step.optimizer().state()}};
@@ -186,12 +207,24 @@ io::Checkpoint capture(const TrainingState& state, std::int64_t step) {
   return checkpoint;
 }
 
+}  // namespace
+
+io::Checkpoint capture(const TrainingState& state, std::int64_t step) {
+  io::Checkpoint checkpoint = capture_own(state, step);
+  const optim::Optimizer& optimizer = state.step.optimizer();
+  if (optimizer.is_sharded()) {
+    checkpoint.groups[1].tensors =
+        optim::gathered_state(optimizer, *state.step.options().processes);
+  }
+  return checkpoint;
+}
+
 void restore(const TrainingState& state, const io::Checkpoint& checkpoint) {
   check_order(state, checkpoint);
   check_kind(state.step.optimizer(), checkpoint);
   // The tensors of this checkpoint are not copies. They need not be: the optimizer's tensors are
   // replaced, not overwritten.
-  const io::Checkpoint before = capture(state, 0);
+  const io::Checkpoint before = capture_own(state, 0);
   try {
     restore_all_but_network(state, checkpoint);
     // Last, since this alone could not be undone; it checks everything before it begins.

@@ -1,9 +1,11 @@
 #include "mezzo/train/configuration.h"
 
 #include <algorithm>
+#include <charconv>
 #include <cmath>
 #include <filesystem>
 #include <sstream>
+#include <system_error>
 #include <utility>
 
 #include "mezzo/amp/eight_bits.h"
@@ -19,6 +21,10 @@ namespace mezzo::train {
 namespace {
 
 constexpr const char* kConfiguration = "configuration";
+constexpr const char* kBatchSizeOption = "--batch-size";
+constexpr const char* kStepSizeOption = "--batch-size times processes";
+constexpr const char* kRunProcesses = "processes";
+constexpr const char* kAccumulate = "--accumulate";
 constexpr const char* kSyncBatchNorm = "--sync-batchnorm";
 constexpr const char* kMixup = "--mixup";
 constexpr const char* kFreeze = "--freeze";
@@ -32,22 +38,35 @@ constexpr const char* kRecipe = "--recipe";
 constexpr const char* kOptimizerState = "--optimizer-state";
 constexpr const char* kPlan = "--plan";
 constexpr const char* kWatchEvery = "--watch-every";
+constexpr const char* kReduceDType = "--reduce-dtype";
 
 // The values of options with which checkpoints of versions without these options were written.
 const std::map<std::string, std::string>& in_earlier_versions() {
-  static const std::map<std::string, std::string> values{
-      {kSyncBatchNorm, "off"}, {kMixup, "0"},
-      {kCutmix, "0"},          {"--optimizer", "sgd"},
-      {"--nesterov", "off"},   {"--lr-of", ""},
-      {"--accumulate", "1"},   {"--clip", ""},
-      {"--class-weights", ""}, {kFreeze, ""},
-      {"--lr-factor", ""},     {"--lr-patience", ""},
-      {"--lr-cooldown", ""},   {"--monitor", ""},
-      {"--ema", ""},           {"--ema-warmup", "off"},
-      {"--tokens", "0"},       {kDecayMatrices, "off"},
-      {kWarmupSteps, ""},      {kExact, "off"},
-      {kRecipe, ""},           {kPlan, ""},
-      {kWatchEvery, ""},       {kOptimizerState, name_of(DType::kF32)}};
+  static const std::map<std::string, std::string> values{{kSyncBatchNorm, "off"},
+                                                         {kMixup, "0"},
+                                                         {kCutmix, "0"},
+                                                         {"--optimizer", "sgd"},
+                                                         {"--nesterov", "off"},
+                                                         {"--lr-of", ""},
+                                                         {kAccumulate, "1"},
+                                                         {"--clip", ""},
+                                                         {"--class-weights", ""},
+                                                         {kFreeze, ""},
+                                                         {"--lr-factor", ""},
+                                                         {"--lr-patience", ""},
+                                                         {"--lr-cooldown", ""},
+                                                         {"--monitor", ""},
+                                                         {"--ema", ""},
+                                                         {"--ema-warmup", "off"},
+                                                         {"--tokens", "0"},
+                                                         {kDecayMatrices, "off"},
+                                                         {kWarmupSteps, ""},
+                                                         {kExact, "off"},
+                                                         {kRecipe, ""},
+                                                         {kPlan, ""},
+                                                         {kWatchEvery, ""},
+                                                         {kOptimizerState, name_of(DType::kF32)},
+                                                         {kReduceDType, name_of(DType::kF32)}};
   return values;
 }
 
@@ -108,7 +127,7 @@ void add_optimizer(Configuration& result, const OptimizerOptions& options) {
   result["--weight-decay"] = concat(options.weight_decay);
   result[kOptimizerState] = name_of(options.state_dtype);
   result[kDecayMatrices] = options.decay_matrices ? "on" : "off";
-  result["--accumulate"] = concat(options.accumulate);
+  result[kAccumulate] = concat(options.accumulate);
   result["--clip"] = options.clip.has_value() ? concat(*options.clip) : "";
   const OptimizerInfo& info = info_of(options.kind);
   if (info.momentum.has_value()) result["--momentum"] = concat(options.momentum);
@@ -187,7 +206,8 @@ Configuration configuration_of(const RunOptions& options) {
                        {"--data", io::escape_invalid_utf8(options.data)},
                        {"--amp", amp::name_of(options.policy.level)},
                        {"--dtype", name_of(options.policy.named_dtype())},
-                       {"--batch-size", concat(options.batch_size)},
+                       {kStepSizeOption, concat(options.batch_size * options.process_count())},
+                       {kRunProcesses, concat(options.process_count())},
                        {"--image-size", concat(options.image_size)},
                        {"--tokens", concat(options.tokens)},
                        {"--lr-schedule", name_of(options.schedule.kind)},
@@ -229,7 +249,8 @@ Configuration configuration_of(const RunOptions& options) {
   result["--graph at --amp auto"] = is_painted ? "on" : "off";
   // It may come from the environment, too.
   result[kExact] = options.exact_sums || are_sums_exact() ? "on" : "off";
-  result[kSyncBatchNorm] = options.sync_batchnorm && options.process_count() > 1 ? "on" : "off";
+  result[kSyncBatchNorm] = options.sync_batchnorm ? "on" : "off";
+  result[kReduceDType] = name_of(options.reduce_dtype);
   return result;
 }
 
@@ -248,10 +269,30 @@ std::string in_one_spelling(const std::string& data) {
   return data.substr(0, colon + 1) + folder.lexically_normal().string();
 }
 
+// Earlier versions wrote this into the loader's part of a checkpoint.
+std::int64_t processes_of_earlier_version(const io::Checkpoint& checkpoint) {
+  const auto loader = checkpoint.values.find("loader");
+  const bool has_number = loader != checkpoint.values.end() && loader->second.contains("processes");
+  return has_number ? checkpoint.value<std::int64_t>("loader", "processes") : 1;
+}
+
+// And the batch size of one process into this one.
+std::string step_size_of_earlier_version(const io::Checkpoint& checkpoint) {
+  const auto& text = checkpoint.value<std::string>(kConfiguration, kBatchSizeOption);
+  std::int64_t size = 0;
+  const auto parsed = std::from_chars(text.data(), text.data() + text.size(), size);
+  check_arg(parsed.ec == std::errc() && size > 0, "--resume", "the checkpoint says ",
+            kBatchSizeOption, " `", text, "`, which is no number. Use another one");
+  return concat(size * processes_of_earlier_version(checkpoint));
+}
+
 std::string begun_with(const io::Checkpoint& checkpoint, const std::string& name) {
   const auto section = checkpoint.values.find(kConfiguration);
   const bool is_missing = section != checkpoint.values.end() && !section->second.contains(name);
   const auto earlier = in_earlier_versions().find(name);
+  if (name == kRunProcesses && is_missing) return concat(processes_of_earlier_version(checkpoint));
+  const bool has_batch_size = is_missing && section->second.contains(kBatchSizeOption);
+  if (name == kStepSizeOption && has_batch_size) return step_size_of_earlier_version(checkpoint);
   return is_missing && earlier != in_earlier_versions().end()
              ? earlier->second
              : checkpoint.value<std::string>(kConfiguration, name);
@@ -287,13 +328,28 @@ void check_option(const io::Checkpoint& checkpoint, const std::string& name,
             ". Give the same options, or another --checkpoint-dir");
 }
 
+// Another number of processes may go on. With it changes what parts a step has and what they
+// exchange; one process has the norms of all images in any case.
+bool may_change(const io::Checkpoint& checkpoint, const Configuration& now,
+                const std::string& name) {
+  const auto processes = now.find(kRunProcesses);
+  if (processes == now.end()) return false;
+  const std::string before = begun_with(checkpoint, kRunProcesses);
+  const bool are_others = before != processes->second;
+  const bool was_or_is_one = before == "1" || processes->second == "1";
+  return name == kRunProcesses || (name == kSyncBatchNorm && was_or_is_one) ||
+         ((name == kAccumulate || name == kReduceDType) && are_others);
+}
+
 }  // namespace
 
 void check_configuration(const io::Checkpoint& checkpoint, const Configuration& now) {
   // Checked first, since a run with another optimizer does not have all of this one's settings.
   const auto optimizer = now.find("--optimizer");
   if (optimizer != now.end()) check_option(checkpoint, optimizer->first, optimizer->second);
-  for (const auto& [name, value] : now) check_option(checkpoint, name, value);
+  for (const auto& [name, value] : now) {
+    if (!may_change(checkpoint, now, name)) check_option(checkpoint, name, value);
+  }
 }
 
 }  // namespace mezzo::train

@@ -1,9 +1,12 @@
 // The checks on which processes that train together agree before they begin.
+#include <algorithm>
+
 #include "mezzo/core/log.h"
 #include "mezzo/core/random.h"
 #include "mezzo/distributed/agreement.h"
 #include "mezzo/io/crc32c.h"
 #include "mezzo/train/fit.h"
+#include "mezzo/train/model_checkpoint.h"
 
 namespace mezzo::train {
 namespace {
@@ -51,6 +54,13 @@ void check_together(const Fit& fit) {
   check("the step after which training begins", fit.state.step);
   check("the step that training ends with", fit.state.total_steps);
   check_loaders(fit, check);
+  if (fit.model.optimizer().is_sharded()) {
+    // The parts of all come into each checkpoint.
+    check("the number of callbacks that write checkpoints",
+          std::ranges::count_if(fit.options.callbacks, [](const Callback* callback) {
+            return dynamic_cast<const ModelCheckpoint*>(callback) != nullptr;
+          }));
+  }
   distributed::check_same(processes, "Model", "the learning rate", fit.model.optimizer().lr(),
                           "Give every process the same optimizer and learning rates");
   check("the number of shards that are validated",

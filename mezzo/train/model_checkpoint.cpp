@@ -21,6 +21,19 @@ bool writes(FitState& state) {
   return processes == nullptr || processes->rank() == 0;
 }
 
+// What this process writes, if it is the one that does. Parts of a sharded optimizer come from all
+// processes.
+std::optional<io::Checkpoint> captured(FitState& state) {
+  const bool is_shared = state.model.optimizer().is_sharded();
+  if (!is_shared && !writes(state)) return std::nullopt;
+  io::Checkpoint checkpoint = state.capture();
+  if (!writes(state)) return std::nullopt;
+  return checkpoint;
+}
+
+// Whether the state can be captured where this process may be the only one that has failed.
+bool is_captured_alone(FitState& state) { return !state.model.optimizer().is_sharded(); }
+
 }  // namespace
 
 ModelCheckpoint::ModelCheckpoint(CheckpointConfig config) : config_(std::move(config)) {
@@ -58,7 +71,9 @@ void ModelCheckpoint::on_train_begin(FitState& state) {
 // Checked now, since the first checkpoint may be hours away. Earlier, callbacks may have nothing to
 // save yet.
 void ModelCheckpoint::after_train_begin(FitState& state) {
-  if (state.step < state.total_steps && writes(state)) io::check_checkpoint(state.capture());
+  if (state.step >= state.total_steps) return;
+  const std::optional<io::Checkpoint> checkpoint = captured(state);
+  if (checkpoint.has_value()) io::check_checkpoint(*checkpoint);
 }
 
 void ModelCheckpoint::after_step(FitState& state) {
@@ -76,11 +91,15 @@ void ModelCheckpoint::after_epoch(FitState& state) {
 }
 
 // The epoch's steps are done, and may have taken a day.
-void ModelCheckpoint::on_evaluation_failed(FitState& state) { write_last(state); }
+void ModelCheckpoint::on_evaluation_failed(FitState& state) {
+  const distributed::ProcessGroup* processes = state.model.train_step().options().processes;
+  const bool have_all_failed = processes != nullptr && processes->all_have_failed();
+  if (have_all_failed || is_captured_alone(state)) write_last(state);
+}
 
 // Before the first step there is nothing to save.
 void ModelCheckpoint::on_batch_failed(FitState& state) {
-  if (state.step > 0) write_last(state);
+  if (state.step > 0 && is_captured_alone(state)) write_last(state);
 }
 
 void ModelCheckpoint::on_train_end(FitState& state) { write_last(state); }
@@ -104,8 +123,8 @@ void ModelCheckpoint::check_writable() const {
 }
 
 void ModelCheckpoint::write(FitState& state) {
-  if (writes(state)) {
-    io::write_checkpoint(config_.folder, state.capture(),
+  if (const std::optional<io::Checkpoint> checkpoint = captured(state)) {
+    io::write_checkpoint(config_.folder, *checkpoint,
                          {.keep = config_.keep, .prefix = config_.prefix});
   }
   written_ = state.step;
@@ -118,10 +137,10 @@ void ModelCheckpoint::write_best(FitState& state) {
       !std::isnan(value) && (!best_.has_value() || (low ? value < *best_ : value > *best_));
   if (!is_best) return;
   best_ = value;
-  if (!writes(state)) return;
-  io::Checkpoint checkpoint = state.capture();
-  checkpoint.score = value;
-  io::write_checkpoint(best_folder(), checkpoint, {.keep = 1, .prefix = config_.prefix});
+  std::optional<io::Checkpoint> checkpoint = captured(state);
+  if (!checkpoint.has_value()) return;
+  checkpoint->score = value;
+  io::write_checkpoint(best_folder(), *checkpoint, {.keep = 1, .prefix = config_.prefix});
 }
 
 std::string ModelCheckpoint::series(const std::string& folder) const {

@@ -90,6 +90,8 @@ struct RunResult {
   std::int64_t skipped_steps = 0;
   // Peak memory of tensors during training; for bench() on a GPU, after the warm-up.
   std::int64_t peak_bytes = 0;
+  // What this process sends to others in a step; by bench() only.
+  std::int64_t sent_bytes = 0;
   double total_ms = 0;  // over all steps
   double step_ms_median = 0;
   double step_ms_min = 0;

@@ -172,6 +172,9 @@ struct RunOptions {
   // instead of keeping: nn::recompute(). It gives the same bits in less memory.
   std::vector<std::string> recompute{};
   bool sync_batchnorm = false;  // across all `processes`: nn::convert_sync_batchnorm()
+  // Between the processes: see amp::TrainStepOptions.
+  DType reduce_dtype = DType::kF32;
+  bool shard_optimizer = false;
   // Count the exponents of gradients, activations and weights every so many steps; 0: never.
   std::int64_t histogram_every = 0;
   // Skip steps with a bad gradient at every precision, and say in which call of a skipped step the
@@ -181,7 +184,7 @@ struct RunOptions {
   CheckpointingOptions checkpoints{};
   // Called after each step: true ends the run, with a last checkpoint if there are any.
   std::function<bool()> should_stop{};
-  // Processes that train together, each on `batch_size` images of every step, on CPUs; null: only
+  // Processes that train together, each on `batch_size` images of every step; null: only
   // this one. The first one writes the checkpoints.
   distributed::ProcessGroup* processes = nullptr;
   std::int64_t process_count() const { return distributed::process_count(processes); }

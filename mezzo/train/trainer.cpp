@@ -146,6 +146,8 @@ Trainer::Trainer(const RunOptions& options, const Shape& example, std::int64_t c
                             .observers = list_of({activations.get(), overflow.get(), dump.get(),
                                                   watch.get(), hooks.observer}),
                             .processes = options.processes,
+                            .reduce_dtype = options.reduce_dtype,
+                            .shard_optimizer = options.shard_optimizer,
                             .on_phase = hooks.on_phase}),
             loss_for(options.model,
                      {.class_weights = class_weights_of(options.loss, options.device)}),

@@ -48,7 +48,7 @@ TEST_F(Command, TheHelpListsOptionsByGroups) {
   EXPECT_THAT(help, HasSubstr("  --nesterov "));
   EXPECT_THAT(help, HasSubstr("Momentum (0.9; rmsprop: 0)\n"));
   EXPECT_THAT(help, HasSubstr("Betas (0.9,0.999; lion: 0.9,0.99)\n"));
-  EXPECT_THAT(help, HasSubstr("\n  --freeze LIST "));
+  EXPECT_THAT(help, HasSubstr("  --freeze LIST "));
   EXPECT_THAT(help, HasSubstr("(sgd)"));
 }
 

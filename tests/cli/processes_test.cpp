@@ -3,18 +3,12 @@
 
 #include "mezzo/core/error.h"
 #include "tests/cli/command.h"
+#include "tests/cli/mpirun.h"
 
 namespace mezzo::cli_tests {
 namespace {
 
 using testing::HasSubstr;
-
-// Works as root and on a single core; communicates only through memory, with calls that containers
-// allow.
-constexpr const char* kLaunch =
-    "/usr/bin/env OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1 "
-    "OMPI_MCA_btl=self,vader "
-    "OMPI_MCA_btl_vader_single_copy_mechanism=none " MEZZO_MPIRUN " --oversubscribe ";
 
 class Together : public Command {
  protected:
@@ -89,6 +83,54 @@ TEST_F(Together, LossesAreThoseOfBatchesOfBoth) {
     const double expected = one[i]["loss"];
     EXPECT_NEAR(two[i]["loss"], expected, 1e-5 * expected) << i;
   }
+}
+
+TEST_F(Together, ASharedOptimizerHasTheSameBits) {
+  const std::string options =
+      "train --model resnet20 --data shapes --image-size 16 --batch-size 8 "
+      "--optimizer adamw --steps 3 --quiet --json ";
+  for (const char* mode : {"", " --graph", " --reduce-dtype bf16"}) {
+    ASSERT_EQ(run_two(concat(options, path("whole"), mode, " --save ", path("a"))).status, 0);
+    const Outcome shared =
+        run_two(concat(options, path("parts"), mode, " --shard-optimizer --save ", path("b")));
+    ASSERT_EQ(shared.status, 0) << shared.errors;
+    EXPECT_EQ(steps_of(read_events("whole")), steps_of(read_events("parts"))) << mode;
+    EXPECT_EQ(read_text("a"), read_text("b")) << mode;
+    EXPECT_EQ(read_events("parts").front()["shard_optimizer"], true);
+  }
+  EXPECT_EQ(read_events("parts").front()["reduce_dtype"], "bf16");
+}
+
+TEST_F(Together, ReduceDTypeIsAFloat) {
+  const Outcome outcome = run_two("train --reduce-dtype e4m3 --steps 1 --quiet");
+  EXPECT_EQ(outcome.status, 2);
+  EXPECT_THAT(outcome.errors, HasSubstr("[--reduce-dtype] `e4m3` is not a dtype in which"));
+}
+
+// Two processes go on alone, and one in two, with as many images in a step. On as many
+// micro-batches the sums have the same order.
+TEST_F(Together, ARunGoesOnWithAnotherNumberOfProcesses) {
+  const std::string options =
+      concat("train --amp O0 --optimizer adamw --threads 1 --quiet --checkpoint-every 4 ",
+             "--checkpoint-dir ", path("run"), " --save ", path("end"));
+  const std::string two = concat(options, " --batch-size 50 --shard-optimizer");
+  const std::string one = concat(options, " --batch-size 100 --accumulate 2");
+  ASSERT_EQ(run_two(concat(two, " --steps 9")).status, 0);
+  const std::string expected = read_text("end");
+  const auto starts_anew = [&] { fs::remove_all(path("run")); };
+  starts_anew();
+  ASSERT_EQ(run_two(concat(two, " --steps 4")).status, 0);
+  const Outcome alone = run(concat(one, " --steps 9 --resume"));
+  ASSERT_EQ(alone.status, 0) << alone.errors;
+  EXPECT_TRUE(read_text("end") == expected);
+  starts_anew();
+  ASSERT_EQ(run(concat(one, " --steps 4")).status, 0);
+  const Outcome both = run_two(concat(two, " --steps 9 --resume"));
+  ASSERT_EQ(both.status, 0) << both.errors;
+  EXPECT_TRUE(read_text("end") == expected);
+  const Outcome other = run(concat(options, " --batch-size 50 --steps 12 --resume"));
+  EXPECT_EQ(other.status, 2);
+  EXPECT_THAT(other.errors, HasSubstr("the run was started with --batch-size times processes 100"));
 }
 
 // Each process evaluates every other batch of the text.
@@ -169,6 +211,7 @@ TEST_F(Together, BenchAndCompareShareTheWork) {
   const Outcome bench = run_two("bench --model lenet5 --steps 2 --warmup 1 --quiet");
   ASSERT_EQ(bench.status, 0) << bench.errors;
   EXPECT_THAT(bench.output, HasSubstr("batch 64 in each of 2 processes\n"));
+  EXPECT_THAT(bench.output, HasSubstr(" sent by this process in a step\n"));
   const Outcome compare = run_two("compare --levels O0,O2 --steps 2 --quiet");
   ASSERT_EQ(compare.status, 0) << compare.errors;
   EXPECT_EQ(std::ranges::count(compare.output, '\n'), 4) << compare.output;

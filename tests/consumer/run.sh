@@ -44,6 +44,14 @@ PKG_CONFIG_PATH=$(dirname "$(find "$prefix" -name mezzo.pc)") \
 
 [ -x "$prefix/bin/mezzo" ] || die "the command was not installed"
 "$prefix/bin/mezzo" info
+# Processes without MPI find the module that was moved along.
+if [ -n "$(find "$prefix" -name libmezzo-gloo.so)" ]; then
+  together=(env MASTER_ADDR=127.0.0.1 MASTER_PORT=$((20000 + RANDOM % 12000)) WORLD_SIZE=2)
+  train=("$prefix/bin/mezzo" train --model mlp --steps 1 --quiet)
+  "${together[@]}" RANK=1 "${train[@]}" &
+  "${together[@]}" RANK=0 "${train[@]}"
+  wait $! || die "two processes of the installed command cannot train together"
+fi
 for file in share/man/man1/mezzo-train.1 share/bash-completion/completions/mezzo; do
   ls "$prefix/$file"* >/dev/null || die "$file was not installed"
 done

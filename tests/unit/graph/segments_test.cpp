@@ -16,6 +16,7 @@ std::vector<Part> parts_of(std::string_view text) {
       case 'r': parts.push_back(Part::kReturned); break;
       case 'e': parts.push_back(Part::kElsewhere); break;
       case 'f': parts.push_back(Part::kReference); break;
+      case 't': parts.push_back(Part::kTogether); break;
       default: parts.push_back(Part::kRefused);
     }
   }
@@ -28,7 +29,7 @@ using Segments = std::vector<Segment>;
 TEST(Segments, AreAsLongAsNothingEndsThem) {
   EXPECT_EQ(segments_of("cccc"), (Segments{{0, 4}}));
   EXPECT_EQ(segments_of("cchcc"), (Segments{{0, 2}, {3, 5}}));
-  for (const char other : std::string_view("hre?fx")) {
+  for (const char other : std::string_view("hre?ftx")) {
     EXPECT_EQ(segments_of(std::string("cc") + other + "ccc"), (Segments{{0, 2}, {3, 6}})) << other;
   }
 }
@@ -53,6 +54,8 @@ TEST(Segments, AreDescribed) {
             "elsewhere, 1 computed on the host");
   EXPECT_EQ(describe("fx"),
             "0 of 2 calls in 0 recordings; not recorded: 1 computed on the host, 1 refused");
+  EXPECT_EQ(describe("cctcc"),
+            "4 of 5 calls in 2 recordings; not recorded: 1 exchanged between processes");
 }
 
 }  // namespace

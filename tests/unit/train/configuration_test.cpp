@@ -94,17 +94,55 @@ void resumes(const RunOptions& before, const RunOptions& now) {
 
 // The checkpoint is from before the option existed.
 TEST(CheckConfiguration, WithoutSynchronizedNormsThereWereNone) {
-  io::Checkpoint checkpoint;
-  Configuration begun = configuration_of({});
-  begun.erase("--sync-batchnorm");
-  add_configuration(checkpoint, begun);
-  EXPECT_NO_THROW(check_configuration(checkpoint, configuration_of({})));
-  test::in_processes(2, [&](distributed::ProcessGroup& group) {
+  test::in_processes(2, [](distributed::ProcessGroup& group) {
+    io::Checkpoint checkpoint;
+    Configuration begun = configuration_of({.processes = &group});
+    begun.erase("--sync-batchnorm");
+    add_configuration(checkpoint, begun);
+    EXPECT_NO_THROW(check_configuration(checkpoint, configuration_of({.processes = &group})));
     const RunOptions now{.sync_batchnorm = true, .processes = &group};
     EXPECT_THAT(
         message_of<ArgumentError>([&] { check_configuration(checkpoint, configuration_of(now)); }),
         HasSubstr("started with --sync-batchnorm off, not on"));
   });
+}
+
+// Two go on where one stopped, and the other way round, with as many examples in a step.
+TEST(CheckConfiguration, AnotherNumberOfProcessesMayGoOn) {
+  test::in_processes(2, [](distributed::ProcessGroup& group) {
+    const RunOptions one{.batch_size = 12, .optimizer = {.accumulate = 2}};
+    const RunOptions two{
+        .batch_size = 6, .sync_batchnorm = true, .reduce_dtype = DType::kBf16, .processes = &group};
+    EXPECT_NO_THROW(resumes(one, two));
+    EXPECT_NO_THROW(resumes(two, one));
+    RunOptions larger = two;
+    larger.batch_size = 12;
+    EXPECT_THAT(message_of<ArgumentError>([&] { resumes(one, larger); }),
+                HasSubstr("started with --batch-size times processes 12, not 24"));
+    RunOptions wide = two;
+    wide.reduce_dtype = DType::kF32;
+    EXPECT_THAT(message_of<ArgumentError>([&] { resumes(two, wide); }),
+                HasSubstr("started with --reduce-dtype bf16, not f32"));
+  });
+}
+
+// Of two processes with six examples each.
+TEST(CheckConfiguration, EarlierVersionsKeptTheBatchSizeOfAProcess) {
+  io::Checkpoint checkpoint;
+  Configuration begun = configuration_of({.batch_size = 12});
+  begun.erase("--batch-size times processes");
+  begun.erase("processes");
+  begun["--batch-size"] = "6";
+  add_configuration(checkpoint, begun);
+  checkpoint.values["loader"]["processes"] = std::int64_t{2};
+  EXPECT_NO_THROW(check_configuration(checkpoint, configuration_of({.batch_size = 12})));
+  EXPECT_THAT(message_of<ArgumentError>(
+                  [&] { check_configuration(checkpoint, configuration_of({.batch_size = 6})); }),
+              HasSubstr("started with --batch-size times processes 12, not 6"));
+  checkpoint.values["configuration"]["--batch-size"] = std::string("many");
+  EXPECT_THAT(message_of<ArgumentError>(
+                  [&] { check_configuration(checkpoint, configuration_of({.batch_size = 12})); }),
+              HasSubstr("`many`, which is no number"));
 }
 
 // The checkpoint is from before direct sums could be asked for.

@@ -347,7 +347,7 @@ TEST(FitResume, RefusesAnotherLoaderAndChangesNothing) {
   Small other({0.1}, false, 2);
   const auto before = other.net.parameters()[0].to_vector<float>();
   EXPECT_THAT(message_of<ArgumentError>([&] { other.fit(2, config, folder.path()); }),
-              HasSubstr("batch_size 4, now it is 2"));
+              HasSubstr("step_size 4, now it is 2"));
   Refusing refusing;
   Small third({0.1});
   const auto weights = third.net.parameters()[0].to_vector<float>();
