@@ -3,16 +3,21 @@
 
 Prints one JSON line. The step is that of PyTorch's guide to mixed precision: forward pass and loss
 under autocast, backward, and the optimizer in its fused form. Needs torch and, for torchvision's
-networks, torchvision; --compile also needs a C++ compiler and the headers of Python.
+networks, torchvision; --compile also needs a C++ compiler and the headers of Python. Started as one
+of several processes, with RANK, WORLD_SIZE, MASTER_ADDR and MASTER_PORT set, it trains with the
+others, by DistributedDataParallel over gloo, and the first one prints the line.
 """
 import argparse
 import json
+import os
 import pathlib
 import resource
 import statistics
 import time
 
 import torch
+import torch.distributed
+from torch.distributed.algorithms.ddp_comm_hooks import default_hooks
 
 import products
 import pytorch_models
@@ -32,6 +37,8 @@ def parse_arguments():
     parser.add_argument("--steps", type=int, default=5)
     parser.add_argument("--threads", type=int, default=0, help="0: as many as PyTorch chooses")
     parser.add_argument("--channels-last", action="store_true")
+    parser.add_argument("--reduce-dtype", choices=["f32", "bf16"], default="f32",
+                        help="of the gradients that processes exchange")
     parser.add_argument("--compile", action="store_true", help="forward pass and loss, and backward")
     arguments = parser.parse_args()
     if arguments.image_size is None:
@@ -75,11 +82,26 @@ def peak_resident_bytes():
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
 
 
+def processes():
+    return int(os.environ.get("WORLD_SIZE", "1"))
+
+
+def shared(arguments, net):
+    """The network as one of several processes trains it."""
+    torch.distributed.init_process_group("gloo")
+    net = torch.nn.parallel.DistributedDataParallel(net, gradient_as_bucket_view=True)
+    if arguments.reduce_dtype == "bf16":
+        net.register_comm_hook(None, default_hooks.bf16_compress_hook)
+    return net
+
+
 def step_of(arguments, net):
     """A function that does one step."""
     x, labels = example_batch(arguments)
     if arguments.channels_last:
         net = net.to(memory_format=torch.channels_last)
+    if processes() > 1:
+        net = shared(arguments, net)
     optimizer = optimizer_of(arguments.optimizer, net)
 
     def loss_of(x, labels):
@@ -113,9 +135,12 @@ def main():
         step()
         if i >= arguments.warmup:
             times.append(1000 * (time.perf_counter() - start))
-    print(json.dumps({"event": "result", "torch": torch.__version__,
-                      "step_ms_median": statistics.median(times), "step_ms_min": min(times),
-                      "peak_bytes": peak_resident_bytes() - before}))
+    if int(os.environ.get("RANK", "0")) == 0:
+        print(json.dumps({"event": "result", "torch": torch.__version__,
+                          "step_ms_median": statistics.median(times), "step_ms_min": min(times),
+                          "peak_bytes": peak_resident_bytes() - before}))
+    if processes() > 1:
+        torch.distributed.destroy_process_group()
 
 
 if __name__ == "__main__":
