@@ -82,7 +82,7 @@ std::vector<train::RunOptions> parsed_runs(const CompareOptions& options) {
     runs.push_back(run.parsed());
   }
   if (!options.plan.empty()) {
-    SharedOptions run = options;
+    SharedOptions run = static_cast<const SharedOptions&>(options);
     run.run.precision = {};  // for the levels, as the plan says it all
     run.keep_batchnorm.clear();
     run.recipe.clear();

@@ -163,10 +163,10 @@ void check_order(const TrainingState& state, const io::Checkpoint& checkpoint) {
     const bool is_older = earlier != earlier_values.end() && !saved.contains(name);
     const char* const advice = advice_on(name);
     std::visit(
-        [&]<class T>(const T& value) {
+        [&, &key = name]<class T>(const T& value) {
           const T before =
-              is_older ? std::get<T>(earlier->second) : checkpoint.value<T>(kLoader, name);
-          check_arg(before == value, "resume", "the loader was one with ", name, " ", before,
+              is_older ? std::get<T>(earlier->second) : checkpoint.value<T>(kLoader, key);
+          check_arg(before == value, "resume", "the loader was one with ", key, " ", before,
                     ", now it is ", value, advice);
         },
         now);

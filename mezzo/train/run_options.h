@@ -166,8 +166,8 @@ struct RunOptions {
   bool graph = false;                 // capture the training step and replay it: graph::captured()
   bool exact_sums = false;            // convolutions by direct sums: mezzo::ExactSums
   bool activation_gradients = false;  // histograms also count activation gradients
+  bool zero_init_residual = false;    // see ModelConfig::zero_init_residual
   std::int64_t workers = data::default_workers();  // threads that make batches
-  bool zero_init_residual = false;                 // see ModelConfig::zero_init_residual
   // Modules, by the pattern of their path, whose intermediate results the backward pass recomputes
   // instead of keeping: nn::recompute(). It gives the same bits in less memory.
   std::vector<std::string> recompute{};
@@ -175,17 +175,17 @@ struct RunOptions {
   // Between the processes: see amp::TrainStepOptions.
   DType reduce_dtype = DType::kF32;
   bool shard_optimizer = false;
-  // Count the exponents of gradients, activations and weights every so many steps; 0: never.
-  std::int64_t histogram_every = 0;
   // Skip steps with a bad gradient at every precision, and say in which call of a skipped step the
   // first infinity or NaN began: numbers::FirstOverflow.
   bool check_first_overflow = false;
+  // Count the exponents of gradients, activations and weights every so many steps; 0: never.
+  std::int64_t histogram_every = 0;
   DumpOptions dump{};
   CheckpointingOptions checkpoints{};
   // Called after each step: true ends the run, with a last checkpoint if there are any.
   std::function<bool()> should_stop{};
-  // Processes that train together, each on `batch_size` images of every step; null: only
-  // this one. The first one writes the checkpoints.
+  // Processes that train together, each on `batch_size` images of every step; null: only this one.
+  // The first one writes the checkpoints.
   distributed::ProcessGroup* processes = nullptr;
   std::int64_t process_count() const { return distributed::process_count(processes); }
   // Sets plan, policy and plan_file.
