@@ -5,9 +5,11 @@
 #include <cstdint>
 #include <exception>
 #include <memory>
+#include <mutex>
 #include <stdexcept>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include <gloo/allgather.h>
@@ -81,6 +83,14 @@ bool is_done(MezzoGlooError* error, const Action& action) {
   return false;
 }
 
+// Groups live until the process ends: others may still be reading what it has sent last.
+MezzoGloo* kept(std::unique_ptr<MezzoGloo> group) {
+  static std::mutex mutex;
+  static auto* const all = new std::vector<std::unique_ptr<MezzoGloo>>;
+  const std::lock_guard lock(mutex);
+  return all->emplace_back(std::move(group)).get();
+}
+
 // Gloo does not write to what it is given as input.
 std::uint8_t* input_of(const void* bytes) {
   return static_cast<std::uint8_t*>(const_cast<void*>(bytes));
@@ -106,7 +116,7 @@ MEZZO_GLOO_EXPORT MezzoGloo* mezzo_gloo_connect(int rank, int size, const char* 
     connect_all(*group->context, std::make_shared<Store>(*store), device);
     group->context->setTimeout(kNoLimit);
   });
-  return is_connected ? group.release() : nullptr;
+  return is_connected ? kept(std::move(group)) : nullptr;
 }
 
 MEZZO_GLOO_EXPORT bool mezzo_gloo_broadcast(MezzoGloo* group, void* bytes, std::size_t count,
