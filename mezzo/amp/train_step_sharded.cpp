@@ -40,13 +40,6 @@ double index_or_none(std::optional<std::size_t> bad) {
   return bad.has_value() ? static_cast<double>(*bad) : kNoneBad;
 }
 
-std::vector<Tensor> gradients_of(std::span<const Tensor> params) {
-  std::vector<Tensor> grads;
-  grads.reserve(params.size());
-  for (const Tensor& param : params) grads.push_back(param.grad());
-  return grads;
-}
-
 }  // namespace
 
 // Each process sees the gradients of its parts only. What they find is exchanged once, so that all
@@ -71,7 +64,7 @@ void TrainStep::update_sharded() {
   } else if (checks) {
     own.first_bad = index_or_none(optim::first_nonfinite_grad(parts));
   }
-  if (clips) own.squares = sum_of_squares(gradients_of(parts), "clip_grad_norm");
+  if (clips) own.squares = sum_of_squares(optim::own_gradients_of(parts), "clip_grad_norm");
   const Findings found = of_all(*options_.processes, own);
   const double norm = std::sqrt(found.squares);
   if (clips) result_.grad_norm = norm;

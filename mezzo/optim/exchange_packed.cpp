@@ -16,9 +16,9 @@ Tensor dense(const Tensor& grad) { return grad.is_one_block() ? grad : copy_of(g
 
 Tensor all_elements(const Tensor& tensor) { return elements_of(tensor, {0, tensor.numel()}); }
 
-// Blocks of all processes in a row.
+// Blocks of all processes in a row, for an exchange to write.
 Tensor blocks(std::int64_t length, int processes, DType dtype, Device device) {
-  return zeros({length * processes}, dtype, Format::kContiguous, device);
+  return empty({length * processes}, dtype, Format::kContiguous, device);
 }
 
 // The blocks are exchanged in reduce_dtype; sums are f32.
@@ -27,7 +27,7 @@ class PackedBlocks {
   PackedBlocks(std::int64_t length, DType reduce_dtype, int processes, Device device)
       : length_(length),
         share_(static_cast<double>(1.0F / static_cast<float>(processes))),
-        packed_(blocks(length, processes, reduce_dtype, device)) {}
+        packed_(zeros({length * processes}, reduce_dtype, Format::kContiguous, device)) {}
 
   // Elements [n] of a gradient, to be exchanged at this place of the blocks.
   void put(const Tensor& elements, std::int64_t at) const {
@@ -44,8 +44,8 @@ class PackedBlocks {
     const Tensor received = blocks(length_, group.size(), packed_.dtype(), packed_.device());
     distributed::all_to_all(group, packed_, received);
     packed_ = Tensor();
-    const Tensor sum = zeros({length_}, DType::kF32, Format::kContiguous, received.device());
-    convert_into(elements_of(received, {0, length_}), sum);
+    // f32 is summed where it arrived.
+    const Tensor sum = elements_of(received, {0, length_}).astype(DType::kF32);
     for (int i = 1; i < group.size(); ++i) {
       add_into(sum, elements_of(received, {i * length_, (i + 1) * length_}));
     }
@@ -89,7 +89,7 @@ class ExchangePacked final : public BucketExchange {
       const Tensor& grad = p.param.grad();
       if (!grad.defined() || place.size() == 0) continue;
       // Elements lie as they did in the gradient, if that was dense.
-      const Tensor mean = zeros(grad.shape(), DType::kF32, dense(grad).format(), grad.device());
+      const Tensor mean = empty(grad.shape(), DType::kF32, grad.format(), grad.device());
       convert_into(elements_of(means_, place), all_elements(mean));
       p.param.set_grad(mean);
     }
