@@ -52,7 +52,7 @@ class PartsOfSome {
   void exchange(distributed::ProcessGroup& group) const {
     const Tensor own = zeros({length_}, first().dtype(), Format::kContiguous, first().device());
     const Tensor all =
-        zeros({length_ * processes_}, first().dtype(), Format::kContiguous, first().device());
+        empty({length_ * processes_}, first().dtype(), Format::kContiguous, first().device());
     std::int64_t at = 0;
     for (const std::size_t i : members_) {
       const Tensor part = optimizer_.params()[i].detach();
@@ -90,7 +90,7 @@ void gather_into(const Tensor& part, const Tensor& whole, distributed::ProcessGr
   const std::int64_t length = *std::ranges::max_element(sizes);
   const Tensor padded = zeros({length}, part.dtype(), Format::kContiguous, part.device());
   const Tensor all =
-      zeros({length * group.size()}, part.dtype(), Format::kContiguous, part.device());
+      empty({length * group.size()}, part.dtype(), Format::kContiguous, part.device());
   copy_elements(elements_of(part, {0, own}), elements_of(padded, {0, own}));
   distributed::all_gather(group, padded, all);
   std::int64_t at = 0;
